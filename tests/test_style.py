@@ -86,7 +86,7 @@ TRADE_WORDS = listed(
     schema seal secrets sequencer serve servers session settings shapes sharing shell show sign signature signing
     simulation source spans sqlite stack stage standalone starting state store story strict suite syscalls tables
     tally target telemetry templates temporal testing text thread threads three timeline token tokens tools topics
-    transfer transitions tree trip trust types upgrade upstream validate validation values verify verifying views
+    transfer transitions tree trip trust turn types upgrade upstream validate validation values verify verifying views
     visit vocabulary waits walk way webhook whiteouts whole work worker workspace world writer writes writing yaml
     """
 )

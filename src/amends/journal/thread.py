@@ -32,13 +32,15 @@ R_contra = TypeVar("R_contra", contravariant=True)
 
 
 class Reply(Protocol[R_contra]):
-    """A future, or something quicker: told the answer to a question."""
+    """A future, or something quicker: told the answer to a question. It may give what is to be called, once, when all
+    answers of a batch are told.
+    """
 
     def done(self) -> bool: ...
 
-    def set_result(self, result: R_contra, /) -> None: ...
+    def set_result(self, result: R_contra, /) -> Callable[[], object] | None: ...
 
-    def set_exception(self, exception: Exception, /) -> None: ...
+    def set_exception(self, exception: Exception, /) -> Callable[[], object] | None: ...
 
 
 class Ask(Generic[C, T]):
@@ -67,16 +69,15 @@ class Ask(Generic[C, T]):
         except AmendsError as exc:
             self.trouble = exc
 
-    def settle(self) -> None:
+    def settle(self) -> Callable[[], object] | None:
         """Tell the one who waits."""
         if self.trouble is None and self.finish is not None:
             self.result = self.finish(self.result)
         if self._future.done():  # cancelled since
-            return
+            return None
         if self.trouble is None:
-            self._future.set_result(self.result)
-        else:
-            self._future.set_exception(self.trouble)
+            return self._future.set_result(self.result)
+        return self._future.set_exception(self.trouble)
 
 
 class Lane(Generic[C]):
@@ -131,7 +132,7 @@ class Lane(Generic[C]):
         """Have the thread answer what was submitted in this turn of a loop: this one, or the one that runs here."""
         loop = loop or self._running_loop()
         asks = self._turns.pop(loop, None)
-        if asks is None:
+        if not asks:
             return
         try:
             self._put(asks)
@@ -167,12 +168,31 @@ class Lane(Generic[C]):
             if asks:
                 self._is_alone = len(asks) == 1
                 self._serve(asks)
-                _deliver(asks)
+                self._deliver(asks)
                 del asks
                 self._rest()
             if is_last:
                 break
         self._leave()
+
+    def _deliver(self, asks: Sequence[Ask[C, Any]]) -> None:
+        by_loop: dict[asyncio.AbstractEventLoop, list[Ask[C, Any]]] = {}
+        for ask in asks:
+            if ask.loop is None:
+                ask.settle()
+            else:
+                by_loop.setdefault(ask.loop, []).append(ask)
+        for loop, told in by_loop.items():
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(self._tell, loop, told)
+
+    def _tell(self, loop: asyncio.AbstractEventLoop, told: Sequence[Ask[C, Any]]) -> None:
+        """Tell a batch of answers to a loop. What those submit who go on then is one group, and is handed over here."""
+        self._turns.setdefault(loop, [])
+        try:
+            _settle_all(told)
+        finally:
+            self.hand_over(loop)
 
     def _take(self) -> tuple[list[Ask[C, Any]], bool]:
         """Wait for one; then take everything that waits."""
@@ -253,18 +273,7 @@ def fail(asks: Sequence[Ask[Any, Any]], trouble: Exception) -> None:
         ask.trouble = copy.copy(trouble)
 
 
-def _deliver(asks: Sequence[Ask[Any, Any]]) -> None:
-    by_loop: dict[asyncio.AbstractEventLoop, list[Ask[Any, Any]]] = {}
-    for ask in asks:
-        if ask.loop is None:
-            ask.settle()
-        else:
-            by_loop.setdefault(ask.loop, []).append(ask)
-    for loop, told in by_loop.items():
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(_settle_all, told)
-
-
 def _settle_all(asks: Sequence[Ask[Any, Any]]) -> None:
-    for ask in asks:
-        ask.settle()
+    for follow in dict.fromkeys([ask.settle() for ask in asks]):
+        if follow is not None:
+            follow()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias, cast
 
 from amends.core.events import Event
 from amends.core.state.saga import Saga, evolve
@@ -79,16 +79,18 @@ class Appending:
     would come back to each a turn of the loop later, and a step waits for its append.
     """
 
-    __slots__ = ("_future", "_listener", "_settled", "entries", "error")
+    __slots__ = ("_future", "_listener", "_settled", "entries", "error", "is_batched")
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_batched: bool = False) -> None:
         self.entries: tuple[Entry, ...] = ()
         self.error: Exception | None = None
+        self.is_batched = is_batched
+        """Whether it is answered with others, outside of any task, by one who calls then what the listeners give."""
         self._settled = False
-        self._listener: Callable[[Appending], None] | None = None
+        self._listener: Listener | None = None
         self._future: asyncio.Future[tuple[Entry, ...]] | None = None
 
-    def then(self, listener: Callable[[Appending], None]) -> None:
+    def then(self, listener: Listener) -> None:
         """Call it once this is answered; at once, where it is."""
         if self._settled:
             listener(self)
@@ -109,15 +111,13 @@ class Appending:
     def done(self) -> bool:
         return self._settled
 
-    def set_result(self, entries: tuple[Entry, ...]) -> None:
+    def set_result(self, entries: tuple[Entry, ...]) -> Callable[[], object] | None:
         self.entries, self._settled = entries, True
-        if self._listener is not None:
-            self._listener(self)
+        return None if self._listener is None else self._listener(self)
 
-    def set_exception(self, error: Exception) -> None:
+    def set_exception(self, error: Exception) -> Callable[[], object] | None:
         self.error, self._settled = error, True
-        if self._listener is not None:
-            self._listener(self)
+        return None if self._listener is None else self._listener(self)
 
     def answer_future(self) -> None:
         """Tell whoever awaits it."""
@@ -128,6 +128,9 @@ class Appending:
             future.set_exception(self.error)
         else:
             future.set_result(self.entries)
+
+
+Listener: TypeAlias = Callable[[Appending], Callable[[], object] | None]
 
 
 def _answer_future(answered: Appending) -> None:

@@ -185,7 +185,7 @@ class SqliteJournal:
         if head is not None and head.number != after:
             return self._refuse(saga, after, lease)
         place = refusals.begun(saga, events, after, lease) if head is None else head.row
-        answer = Appending()
+        answer = Appending(is_batched=not self._inline)
         if not events:
             wake_at = None if lease is None else summary.wake_at
             if head is not None and wake_at is not None:

@@ -38,6 +38,7 @@ from amends.journal.port.entries import Appending, caught_up
 from amends.journal.port.journal import PARENT, Entry, Journal, Lease, SagaQuery, SagaRow, Summary
 from amends.logs import logger
 from amends.runtime.drive.observers import Observers
+from amends.runtime.drive.turn import Answered, Turn
 
 _log = logger("amends.logbook")
 _NONE: Final[Mapping[StepId, int]] = {}
@@ -46,38 +47,6 @@ _MAY_BE_DONE: Final = frozenset(
 )
 _SUMMARIES: Final = {status: Summary(status) for status in SagaStatus}
 _Told: TypeAlias = tuple[int, Command, Moment, tuple[Event, ...]]
-_Waiter: TypeAlias = tuple[int, "asyncio.Future[None]"]
-
-
-class Turn:
-    """The end of a turn of the loop, for all pens of one worker that write then: one call of the loop for all.
-
-    Who is woken by an answer mostly has something to write in the same turn, so `expect` has it end after them: asked
-    for by the first `add` alone, it would take another turn of the loop, and a look at all its files.
-    """
-
-    def __init__(self) -> None:
-        self._books: list[Logbook] = []
-        self._is_expected = False
-
-    def add(self, book: Logbook) -> None:
-        if not self._is_expected:
-            self.expect()
-        self._books.append(book)
-
-    def expect(self) -> None:
-        """End after all that the loop has to do by now."""
-        if not self._is_expected:
-            self._is_expected = True
-            asyncio.get_running_loop().call_soon(self._end)
-
-    def _end(self) -> None:
-        self._is_expected = False
-        if self._books:
-            books, self._books = self._books, []
-            for book in books:
-                if not book.is_writing:
-                    book.begin_append()
 
 
 class Logbook:
@@ -112,7 +81,7 @@ class Logbook:
         self._asked = 0
         """How many of the commands that were told the append under way is of."""
         self._since = 0.0
-        self._waiters: list[_Waiter] = []
+        self._waiters: list[Answered] = []
         self._errand: asyncio.Task[None] | None = None
 
     def tell(self, command: Command) -> tuple[Event, ...]:
@@ -163,22 +132,22 @@ class Logbook:
         if self.broken is not None:
             raise self.broken
 
-    def written(self, last: int) -> asyncio.Future[None] | None:
+    def written(self, last: int) -> Answered | None:
         """Done when all that was told up to this number is durable, or the pen has broken; ask again then. None where
         there is nothing to wait for.
         """
         while self._told and self._told[0][0] <= last and self.broken is None:
             self.begin_append()
             if self.is_writing:  # else it was refused at once, and nobody would wake us
-                answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-                self._waiters.append((last, answered))
+                answered = Answered(asyncio.get_running_loop(), last)
+                self._waiters.append(answered)
                 return answered
         return None
 
     async def _next_answer(self, to: int = 0) -> None:
         """Until an append has been answered or, of a number, until nothing up to it is still to be written."""
-        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append((to, answered))
+        answered = Answered(asyncio.get_running_loop(), to)
+        self._waiters.append(answered)
         await answered
 
     # -- the append under way -----------------------------------------------------------------------------------------
@@ -220,19 +189,22 @@ class Logbook:
         summary = Summary(status, None, woken_by(saga)) if status in _MAY_BE_DONE else _SUMMARIES[status]
         return self._journal.append(saga.id, events, after=self._head, summary=summary, lease=self.lease)
 
-    def _answered(self, answer: Appending) -> None:
+    def _answered(self, answer: Appending) -> Callable[[], object] | None:
+        """Take the answer. Gives the end of the turn where it is one of a batch: to be called when all are told."""
         error = answer.error
         if error is None:
             self._head += len(answer.entries)
             del self._told[: self._asked]
             if self._observers.listen:
                 self._observers.tell(answer.entries, self.saga, self._since)
-            self._over()
-        elif isinstance(error, AmendsError):
+            self._over(is_batched=answer.is_batched)
+            return self._turn.end if answer.is_batched else None
+        if isinstance(error, AmendsError):
             self._failed(error)
         else:
             self._break(JournalConflictError(f"saga {self.saga.id}: the journal failed: {error!r}"))
             self._over()
+        return None
 
     def _failed(self, error: AmendsError) -> None:
         moved = isinstance(error, JournalConflictError) and not isinstance(error, LeaseLostError)
@@ -242,19 +214,23 @@ class Logbook:
             self._break(error)
             self._over()
 
-    def _over(self) -> None:
-        """The append has been answered: wake those who waited for that, and write on for the others."""
+    def _over(self, *, is_batched: bool = False) -> None:
+        """The append has been answered: wake those who waited for that, and write on for the others.
+
+        `is_batched`: whoever answers ends the turn when all of a batch are told.
+        """
         self.is_writing = False
         written = self._told[0][0] - 1 if self._told and self.broken is None else self.newest
         if self.broken is None:
             self.durable = written
         waiters, self._waiters = self._waiters, []
-        for to, answered in waiters:
-            if to > written:
-                self._waiters.append((to, answered))
-            elif not answered.done():
-                answered.set_result(None)
-        self._turn.expect()
+        for answered in waiters:
+            if answered.to > written:
+                self._waiters.append(answered)
+            else:
+                self._turn.wake(answered)
+        if not is_batched:
+            self._turn.expect()
         if self._waiters:  # after those who were woken: they may have more to write
             asyncio.get_running_loop().call_soon(self.begin_append)
 

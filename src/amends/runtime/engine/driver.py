@@ -176,7 +176,7 @@ class Driver:
             self._forward = Forward(self.run)
             self._waiting = Waiting(self.run, self._forward.place)
             self._keeper = Keeper(self.run, self._forward.place)
-        self._function = asyncio.ensure_future(self._call_and_record())
+        self._function = asyncio.create_task(self._call_and_record())
         self._keeper.start()
         try:
             await self._function

@@ -49,10 +49,11 @@ from amends.runtime.declare.definition import SagaDefinition
 from amends.runtime.declare.registry import Registry
 from amends.runtime.drive.drills import Drills
 from amends.runtime.drive.executor import Executor
-from amends.runtime.drive.logbook import Logbook, Turn, due_in, evidence, load, requested, unrecorded_ends
+from amends.runtime.drive.logbook import Logbook, due_in, evidence, load, requested, unrecorded_ends
 from amends.runtime.drive.observers import Observers
 from amends.runtime.drive.pauses import Pauses
 from amends.runtime.drive.policies import require_proved
+from amends.runtime.drive.turn import Turn
 from amends.runtime.drive.worker_context import LockQueue, WorkerContext
 from amends.runtime.engine.background import BackgroundTasks, Heart, Heartbeat, MakeHeart, cancelled
 from amends.runtime.engine.children import Children
@@ -246,7 +247,7 @@ class LocalEngine:
         saga = book.saga.id
         secrets = secrets or self._parked_secrets.pop(saga, ())
         driver = Driver(self._around, book, definition, secrets)
-        task = asyncio.ensure_future(driven_or_joined(self._drive(driver, definition, secrets), book, self))
+        task = asyncio.create_task(driven_or_joined(self._drive(driver, definition, secrets), book, self))
         task.add_done_callback(partial(_heard, book))
         self._runs[saga] = (driver, task)
         watcher = self._watched.pop(saga, None)
