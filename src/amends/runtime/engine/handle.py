@@ -16,7 +16,6 @@ from amends.dataclass import dataclass
 from amends.errors import RefusedError
 from amends.journal.port.journal import PARENT
 from amends.logs import logger
-from amends.runtime.drive.turn import Answered
 from amends.runtime.drive.worker_context import is_in_line
 from amends.runtime.values.signature import R_co
 
@@ -151,16 +150,17 @@ class Handle(Awaitable[Ended[R_co]]):
 async def outcome_of(task: asyncio.Task[T]) -> T:
     """Wait for a task, which goes on where the wait is given up. As `asyncio.shield` does, with fewer calls."""
     if not task.done():
-        ended = Answered(asyncio.get_running_loop())
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         task.add_done_callback(partial(_tell, ended))
         await ended
     return task.result()
 
 
-def _tell(ended: Answered, task: asyncio.Task[Any]) -> None:
-    if ended.done() and not task.cancelled():
+def _tell(ended: asyncio.Future[None], task: asyncio.Task[Any]) -> None:
+    if not ended.done():
+        ended.set_result(None)
+    elif not task.cancelled():
         task.exception()  # nobody waits any more: it is not to be said that nobody asked for it
-    ended.go_on()
 
 
 async def at_its_end(end: Ended) -> Ended:
