@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from amends.cli.main import main
-from amends.journal.sqlite.writer import Writer
+from amends.journal.sqlite.writer import Batch, Writer
+from amends.journal.thread import Ask
 
 _commit = Writer._commit
 
@@ -41,8 +42,8 @@ class Mortal:
 if __name__ == "__main__":
     mortal = Mortal(Path(os.environ["MORTAL_PLACE"]), int(sys.argv[1]), sys.argv[2])
 
-    def commit(writer: Writer, asks: Sequence[Any]) -> None:
-        mortal.commit(writer, asks)
+    def commit(self: Writer, asks: Sequence[Ask[Batch, Any]]) -> None:
+        mortal.commit(self, asks)
 
-    Writer._commit = commit  # type: ignore[method-assign, assignment]  # it does the same
+    Writer._commit = commit  # type: ignore[method-assign]  # it does the same
     main(sys.argv[3:])

@@ -60,6 +60,7 @@ def create(title: str, text: str = "") -> dict[str, Any]:
 @server.tool(structured_output=True, annotations=ToolAnnotations(read_only_hint=True))
 def get(id: str) -> dict[str, Any]:
     """One note."""
+    _strike("get:before")
     notes = _read()["notes"]
     if id not in notes:
         raise ToolError(f"no note {id}")

@@ -90,6 +90,31 @@ def test_a_server_that_is_killed_in_a_call_is_started_again_and_asked(tmp_path: 
     assert stored(tmp_path)["log"][:2] == ["create a", "create b"]
 
 
+def test_a_server_that_is_killed_when_it_is_asked_what_was_lost_is_asked_again(tmp_path: Path) -> None:
+    async def story() -> None:
+        await victim(tmp_path, "create:after", "auto")
+        async with wrapped(tmp_path, env={"NOTES_DIES": "find:before"}) as client:
+            assert data(await do(client, "create", {"title": "a"}, "c-1"))["id"] == "1"
+            assert (tmp_path / "notes.NOTES_DIES").exists()
+            await do(client, "amends_undo", {"all": True})
+
+    tell(story, 120)
+    assert stored(tmp_path)["log"] == ["create a", "delete 1"]
+
+
+def test_a_server_that_is_killed_when_it_is_looked_at_before_a_call_is_looked_at_again(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with wrapped(tmp_path, env={"NOTES_DIES": "get:before"}) as client:
+            await do(client, "create", {"title": "a", "text": "old"}, "c-0")
+            assert data(await do(client, "update", {"id": "1", "text": "new"}, "c-1"))["id"] == "1"
+            assert (tmp_path / "notes.NOTES_DIES").exists()
+            await do(client, "amends_undo")
+            assert stored(tmp_path)["notes"]["1"]["text"] == "old"
+
+    tell(story, 120)
+    assert stored(tmp_path)["log"] == ["create a", "update 1", "update 1"]
+
+
 @pytest.mark.parametrize("point", ["delete:before", "delete:after"])
 def test_a_server_that_is_killed_in_a_compensation_is_asked_again_to_the_end(tmp_path: Path, point: str) -> None:
     contracts = NOTES.replace(

@@ -136,7 +136,7 @@ class ToolParts:
     async def _look(self, asked: Asked) -> Wire:
         look = self._contract.before
         assert look is not None  # noqa: S101 - it is declared only where there is one
-        answer = await self._asked(look.ask, {"args": asked.args}, asked.key)
+        answer = await self._seen(look.ask, {"args": asked.args}, asked.key)
         if look.missing_when is not None and look.missing_when.holds(answer):
             return {"found": False}
         self._require_well(look.ask, answer)
@@ -167,7 +167,7 @@ class ToolParts:
     async def reread(self, done: Done) -> Json:
         ask = self._contract.reread
         assert ask is not None  # noqa: S101 - as above
-        answer = await self._asked(ask, {"args": done.args, "result": ToolAnswer(_wire(done.result))}, done.key)
+        answer = await self._seen(ask, {"args": done.args, "result": ToolAnswer(_wire(done.result))}, done.key)
         return answer.whole if not answer.is_error else {"error": answer.text}
 
     async def compensate(self, done: Done) -> None:
@@ -199,6 +199,13 @@ class ToolParts:
             return when and (call.unless is None or not is_true(filled(call.unless, known, self._patterns)))
         except InputError as exc:
             raise Fatal(f"{call.words}: {exc}", happened=False) from None
+
+    async def _seen(self, call: ToolCall, known: Mapping[str, object], key: str) -> ToolAnswer:
+        """The answer to a look at the world, which changes nothing: where its server broke off it is asked again."""
+        try:
+            return await self._asked(call, known, key)
+        except ServerError:
+            return await self._asked(call, known, key)
 
     async def _asked(self, call: ToolCall, known: Mapping[str, object], key: str) -> ToolAnswer:
         try:

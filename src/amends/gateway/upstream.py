@@ -96,6 +96,7 @@ class Upstream:
         self._opened: asyncio.Future[Client] | None = None
         self._owner: asyncio.Task[None] | None = None
         self._closing = asyncio.Event()
+        self._has_ended = asyncio.Event()
         self._listed: dict[str, types.Tool] | None = None
         self._listing = asyncio.Lock()
 
@@ -126,7 +127,7 @@ class Upstream:
             self._owner.cancel()
 
     async def _own(self, opened: asyncio.Future[Client]) -> None:
-        ended = asyncio.Event()
+        ended = self._has_ended = asyncio.Event()
         try:
             client = Client(
                 self._transport(ended),
@@ -253,11 +254,18 @@ class Upstream:
                 allow_claimed=True,
             )
         except MCPError as exc:
+            await self._ended()
             said = f"{self.name}.{tool}: {exc.error.message}"
             raise (NotDone if exc.error.code in _NOT_RUN else ServerError)(said) from None
         except (OSError, RuntimeError, ValueError) as exc:
+            await self._ended()
             raise ServerError(f"{self.name}.{tool}: {_words(exc)}") from exc
         return answer.model_dump(by_alias=True, mode="json", exclude_unset=True)
+
+    async def _ended(self) -> None:
+        """Where the connection has broken off, wait until it is gone, so that the next call makes a new one."""
+        if self._has_ended.is_set() and self._owner is not None:
+            await asyncio.wait({self._owner}, timeout=CONNECT_S)
 
 
 async def _pages(session: ClientSession) -> AsyncIterator[types.Tool]:
