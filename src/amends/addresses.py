@@ -112,6 +112,13 @@ def transfer(address: str, *, group: str | None = None) -> Transfer:
     return SqliteTransfer(path, sharing_group(group))
 
 
+def copy_file(source: Path, target: Path) -> None:
+    """Copy a journal's file, while others may write to it, to where nothing is. Raises JournalAccessError."""
+    from amends.journal.sqlite.backup import copy_file as copied
+
+    copied(source, target)
+
+
 def is_database(address: str) -> bool:
     """Whether the journal at an address is in PostgreSQL, and no file."""
     return address.partition("://")[0] in _DATABASES and "://" in address

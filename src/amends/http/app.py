@@ -59,7 +59,11 @@ def make_app(served: Served, routes: Sequence[BaseRoute], *, recognise: Sequence
     app = Starlette(
         routes=list(routes),
         middleware=[Middleware(Door, recognise=recognise)],
-        exception_handlers={AmendsError: problems.of_ours, HTTPException: problems.of_http},
+        exception_handlers={
+            AmendsError: problems.of_ours,
+            HTTPException: problems.of_http,
+            Exception: problems.of_bug,
+        },
     )
     app.state.served = served
     return app

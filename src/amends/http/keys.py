@@ -175,11 +175,12 @@ class Keys:
             await self._journal.move_cursor(name, 0, since=since)
             return
         body = bytes(response.body)
+        is_kept = len(body) <= LARGEST_KEPT and not (is_secret and response.status_code < 300)
         answered = altered(
             claim,
             position=(await self._journal.tree()).size,
             status=response.status_code,
-            body=body.decode() if len(body) <= LARGEST_KEPT and not is_secret else None,
+            body=body.decode() if is_kept else None,
             media_type=response.media_type or "",
             location=response.headers.get("location", ""),
         )

@@ -23,15 +23,43 @@ UID: Final = "amends.uid"
 _PEER: Final = struct.Struct("3i")
 
 
+HEAD_S: Final = 30.0
+"""How long a request may take to say what it asks for; its body has a time of its own."""
+
+
 class PeerProtocol(H11Protocol):
-    """HTTP over a socket of the machine, which knows the user at its other end."""
+    """HTTP which knows the user at the other end of a socket of the machine, and waits for nobody for ever."""
+
+    _slow: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
         super().connection_made(transport)
+        self._slow = self.loop.call_later(HEAD_S, transport.close)
         found = cast("socket.socket | None", transport.get_extra_info("socket"))
         if found is not None and found.family is socket.AF_UNIX:
             _, uid, _ = _PEER.unpack(found.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))
             self.app_state = {**self.app_state, UID: uid}
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        is_asked = self.cycle is not None and not self.cycle.response_complete
+        if is_asked:
+            self._be_patient()
+        elif self._slow is None:
+            self._slow = self.loop.call_later(HEAD_S, self.transport.close)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._be_patient()  # the time between two requests is another one
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._be_patient()
+        super().connection_lost(exc)
+
+    def _be_patient(self) -> None:
+        if self._slow is not None:
+            self._slow.cancel()
+            self._slow = None
 
 
 class Peers:

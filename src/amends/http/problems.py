@@ -56,6 +56,11 @@ async def of_ours(_: Request, error: Exception) -> Response:
     return problem(status_of(error), str(error), kind=f"urn:amends:{type(error).__name__}")
 
 
+async def of_bug(_: Request, __: Exception) -> Response:
+    """An error that nobody has foreseen; the log has it, and whoever asked learns nothing of it."""
+    return problem(500, "the server could not do it, and its log says why; ask again with the same key")
+
+
 async def of_http(_: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error

@@ -131,13 +131,12 @@ class Tokens:
         """Revoke every good token of this name, or the one of this id. Raises UnknownError where there is none."""
         await self.refresh()
         wanted = normal(named)
-        is_id = ":" not in named
         found = [
             one
             for one in self._known.values()
-            if not one.revoked_by and (one.digest.startswith(named) if is_id else normal(one.name) == wanted)
+            if not one.revoked_by and (normal(one.name) == wanted if ":" in named else named in {one.id, one.digest})
         ]
-        if not found or (is_id and len(found) > 1):
+        if not found:
             raise UnknownError(f"there is no token {named} that could be revoked; amends token list shows them")
         for one in found:
             await self._keep(e.TokenRevoked(digest=one.digest, by=by, why=why))

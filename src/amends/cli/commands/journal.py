@@ -1,8 +1,9 @@
-"""`amends journal`: make a journal in a database, and copy one to another place."""
+"""`amends journal`: make a journal in a database, copy one to another place, back one up and bring it back."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import click
 
@@ -10,16 +11,76 @@ from amends.addresses import is_database, shown
 from amends.cli import config
 from amends.cli.groups import Nouns, show_help
 from amends.cli.options import common, with_journal
-from amends.cli.show.output import Output
+from amends.cli.session import NOT_OVER
+from amends.cli.show.output import Output, hint
 from amends.errors import InputError
-from amends.text import counted
+from amends.text import counted, moment, visible
+
+if TYPE_CHECKING:
+    from amends.operate.backup import Backup
 
 
 @click.group(cls=Nouns, invoke_without_command=True)
 @click.pass_context
 def journal(context: click.Context) -> None:
-    """Make a journal in PostgreSQL, bring it forward, or copy one to another place."""
+    """Back a journal up and bring it back; make one in PostgreSQL, or copy one to another place."""
     show_help(context)
+
+
+@journal.command()
+@click.argument("file", metavar="FILE")
+@with_journal
+def backup(*, file: str, journal: str, as_json: bool) -> None:
+    """Make a backup in FILE, as the journal is at one moment, while it is worked on.
+
+    Every entry of it and every signature are looked over before it counts. The key that signs is not in it: keep that
+    apart. Keep the tree head that is shown somewhere else, too: a restore is held against it.
+    """
+    from amends.operate.backup import back_up
+
+    made = asyncio.run(back_up(journal, file, group=config.journal_group()))
+    out = Output(as_json=as_json)
+    out.record("backup", made._asdict())
+    out.say(f"{visible(made.file)}: {counted(made.entries, 'entry', 'entries')}, {_until(made)}")
+    if made.tree_head:
+        out.say(made.tree_head.rstrip("\n"))
+
+
+@journal.command()
+@click.argument("file", metavar="FILE")
+@click.option(
+    "--tree-head", metavar="NOTE|@FILE", help="A tree head that you kept: itself, a file of it, or of several."
+)
+@click.option("--position", type=click.IntRange(0), default=0, metavar="N", help="The last position that was seen.")
+@click.option("--may-miss", is_flag=True, help="Restore it although entries are missing that were acknowledged.")
+@with_journal
+def restore(*, file: str, tree_head: str | None, position: int, may_miss: bool, journal: str, as_json: bool) -> int:
+    """Bring a backup back to where no journal is, and say what of it is missing.
+
+    A restored journal is the past: what was done since stands in the world, and not in it. Say how far the lost one had
+    come, as far as you know: --tree-head that you kept, or --position, the id of the last event that was seen. Nothing
+    is restored where entries are missing that were acknowledged by then, unless they --may-miss. Before anything is
+    resumed, compare with the providers. The exit code is 0 where nothing is known to be missing, else 6.
+    """
+    from amends.operate.backup import restore as brought_back
+    from amends.operate.proof import tree_head_of
+
+    head = None if tree_head is None else tree_head_of(tree_head)
+    found, missing = asyncio.run(
+        brought_back(file, journal, tree_head=head, position=position, may_miss=may_miss, group=config.journal_group())
+    )
+    out = Output(as_json=as_json)
+    out.record("restored", {**found._asdict(), "missing": missing})
+    out.say(f"{visible(found.file)}: {counted(found.entries, 'entry', 'entries')}, {_until(found)}")
+    if missing:
+        out.say((f"{counted(missing, 'entry', 'entries')} after those are missing", "bold red"))
+    out.say(f"{counted(found.under_way, 'saga')} of it under way: compare them with the providers before amends resume")
+    hint(f"the key that signs belongs beside it: {visible(found.file)}.key")
+    return NOT_OVER if missing else 0
+
+
+def _until(found: Backup) -> str:
+    return "and no entry in it" if found.until_at is None else f"the last of {moment(found.until_at)}"
 
 
 @journal.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cache
 from itertools import chain
 from typing import Final
@@ -9,6 +10,7 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
 
 from amends.http.api import (
     approvals,
@@ -26,6 +28,7 @@ from amends.http.api import (
 )
 from amends.http.api.openapi import described
 from amends.http.api.operations import PREFIX, Operation
+from amends.http.problems import problem
 from amends.runtime.values.schema import Schema
 
 _ROOMS: Final = (
@@ -61,4 +64,20 @@ async def show_document(_: Request) -> Response:
 
 def routes() -> list[BaseRoute]:
     """All routes of this room."""
-    return [*(one.route() for one in operations()), Route(f"{PREFIX}/openapi.json", show_document)]
+    known = operations()
+    methods: dict[str, set[str]] = {f"{PREFIX}/openapi.json": {"GET"}}
+    for one in known:
+        methods.setdefault(one.path, set()).add(one.method)
+    others = [Route(path, OtherMethods(names)) for path, names in methods.items()]
+    return [*(one.route() for one in known), Route(f"{PREFIX}/openapi.json", show_document), *others]
+
+
+class OtherMethods:
+    """Answers what is asked of a path by a method that it does not have."""
+
+    def __init__(self, methods: Collection[str]) -> None:
+        self._allowed = ", ".join(sorted({*methods, *({"HEAD"} if "GET" in methods else ())}))
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        detail = f"{scope['method']} is nothing that can be done here; it takes {self._allowed}"
+        await problem(405, detail, headers={"Allow": self._allowed})(scope, receive, send)

@@ -128,6 +128,11 @@ class Database:
         finally:
             self._raw.set_progress_handler(None)
 
+    def copy_into(self, other: Database) -> None:
+        """Put all of it, as it is at this moment, in the place of what the other one holds."""
+        with other._raw.backup("main", self._raw, "main") as copying:
+            copying.step()
+
     def close(self) -> None:
         self._raw.close()
 
