@@ -44,8 +44,11 @@ help: ## Show this list.
 
 venv: $(VENV)/.dev ## Make .venv with the package and every development tool.
 
-demo: $(VENV)/.run ## See a saga fail and make amends.
-	@$(BIN)/amends demo $(ARGS)
+# The console takes the server's environment.
+DEMO := $(if $(findstring --console,$(ARGS)),$(VENV).server,$(VENV))
+
+demo: $(if $(findstring --console,$(ARGS)),$(VENV).server/.made,$(VENV)/.run) ## See a saga fail and make amends; with ARGS=--console on pages.
+	@$(DEMO)/bin/amends demo $(ARGS)
 
 test: $(VENV)/.dev ## Run the tests; of crash points, schedules, pairs and other campaigns a sample.
 	@$(PYTEST) $(ARGS)

@@ -191,6 +191,11 @@ async def hostile(coordinator: Coordinator) -> None:
     await coordinator.pause(definition="<script>alert(1)</script>", why=XSS, by="person:<i>kim</i>")
 
 
+async def root_of(coordinator: Coordinator) -> str:
+    """The root of the roster, as somebody would pin it."""
+    return (await coordinator.roster()).root
+
+
 def resumed(journal: Path) -> dict[str, str]:
     """Go on with everything that is unfinished: where each saga stands then."""
 

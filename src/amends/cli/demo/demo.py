@@ -31,12 +31,14 @@ LEFTOVERS: Final = 1
     "--pace", type=click.FloatRange(0, 5), default=0.35, show_default=True, help="Seconds that each call takes."
 )
 @click.option("--keep", metavar="DIR", help="Keep the journal and the world in this new directory.")
+@click.option("--console", is_flag=True, help="Show the console instead, with an approval and an incident to decide.")
 @common
-def demo(*, pace: float, keep: str | None, as_json: bool) -> int:
+def demo(*, pace: float, keep: str | None, console: bool, as_json: bool) -> int:
     """See a saga fail and make amends, and survive a kill -9.
 
     A trip is booked (flight, hotel, car), and then the card is declined. Everything is real: the journal is SQLite, the
-    process that is killed is killed, and the world is a file that is shown at the end.
+    process that is killed is killed, and the world is a file that is shown at the end. With --console a server shows
+    such sagas on pages, until Ctrl-C.
     """
     out = Output(as_json=as_json)
     with contextlib.ExitStack() as stack:
@@ -48,6 +50,10 @@ def demo(*, pace: float, keep: str | None, as_json: bool) -> int:
                 place.mkdir(parents=True)
             except OSError as exc:
                 raise InputError(f"--keep {keep}: {exc.strerror}; name a directory that can be made") from None
+        if console:
+            from amends.cli.demo.console import show_console
+
+            return asyncio.run(show_console(out, place))
         return asyncio.run(_Show(out, place, pace).whole())
 
 

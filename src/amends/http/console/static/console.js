@@ -108,8 +108,12 @@
     };
     function news() {
       due = 0;
-      if (live === "news" || isInUse()) offer(true);
-      else renew();
+      if (live === "news") offer(true);
+      else if (!isInUse()) renew();
+      else {
+        offer(true);
+        due = setTimeout(news, QUIET_MS);
+      }
     }
     source.onmessage = () => {
       due = due || setTimeout(news, GATHER_MS);
