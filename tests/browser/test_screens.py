@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Dialog
 
 from tests.browser.visitor import NARROW, WIDE, Visitor
 from tests.server.serving import Serving
@@ -73,7 +74,12 @@ def test_logging_in_is_for_everybody(visit: Callable[..., Visitor], server: Serv
 def test_text_of_others_stays_text(path: str, visit: Callable[..., Visitor], server: Serving) -> None:
     one = visit(server, "person:anna", "view", "decide", "admin")
     dialogs: list[str] = []
-    one.page.on("dialog", lambda dialog: (dialogs.append(dialog.message), dialog.dismiss()))
+
+    def note(dialog: Dialog) -> None:
+        dialogs.append(dialog.message)
+        dialog.dismiss()
+
+    one.page.on("dialog", note)
     one.open(path)
     assert "owned" not in one.page.title() or "<script>" in one.page.title()
     assert dialogs == []

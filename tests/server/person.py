@@ -152,8 +152,8 @@ class Person:
             self._answer = client.request(method, path, **more)
             self.cookies = dict(client.cookies)
 
-    def open(self, path: str) -> None:
-        self._ask("GET", path)
+    def open(self, path: str, headers: dict[str, str] | None = None) -> None:
+        self._ask("GET", path, headers=headers or {})
 
     def send(self, path: str, headers: dict[str, str] | None = None, **fields: str) -> None:
         """A form that no page of ours has."""

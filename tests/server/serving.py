@@ -75,6 +75,7 @@ def serving(
     *more: str,
     journal: Path | None = None,
     tcp: bool = True,
+    port: int = 0,
     env: dict[str, str] | None = None,
     token: str | None = None,
     program: str = "amends",
@@ -85,7 +86,7 @@ def serving(
     token = token or new_token(at, "person:admin", "view", "run", "decide", "admin")
     socket = folder / "s"
     words = ["serve", "--journal", str(at), "--socket", str(socket), "--json", *more]
-    words += ["--host", "127.0.0.1", "--port", "0"] if tcp else []
+    words += ["--host", "127.0.0.1", "--port", str(port)] if tcp else []
     started = subprocess.Popen(
         [PYTHON, "-m", program, *words], env=clean_environment() | (env or {}), stdout=subprocess.PIPE, text=True
     )

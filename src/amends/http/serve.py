@@ -29,6 +29,8 @@ from amends.http.app import Served, make_app
 from amends.http.bearer import BearerTokens
 from amends.http.callers import Scope
 from amends.http.console import Logins
+from amends.http.console.oidc import OidcSettings
+from amends.http.console.proxy import TrustedProxy
 from amends.http.feed import Feed
 from amends.http.keys import Keys
 from amends.http.peers import PeerProtocol, Peers, listen_at
@@ -55,6 +57,10 @@ class Listening:
     behind_proxy: bool = False
     peers: Mapping[str, frozenset[Scope]]
     drain_s: float = 10.0
+    url: str = ""
+    """Where people reach it, where that is not what it listens on."""
+    oidc: OidcSettings | None = None
+    proxy: TrustedProxy | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +119,7 @@ async def serve(
             served = Served(
                 coordinator=coordinator,
                 journal=shown(journal),
-                url=urls[-1],
+                url=listening.url or urls[-1],
                 environments=environments or {},
                 tokens=BearerTokens(coordinator.journal, SystemClock()),
                 keys=Keys(coordinator.journal, SystemClock(), coordinator.worker),
@@ -215,7 +221,8 @@ async def _running(listening: Listening, sockets: Sequence[socket.socket], serve
     recognise = [served.tokens.recognise, Peers(listening.peers).recognise]
     logins = Logins(served.tokens, SystemClock())
     is_secure = listening.tls_cert is not None or listening.behind_proxy
-    app = make_app(served, [*_routes(), *console.routes(served, logins, is_secure=is_secure)], recognise=recognise)
+    pages = console.routes(served, logins, is_secure=is_secure, oidc=listening.oidc, proxy=listening.proxy)
+    app = make_app(served, [*_routes(), *pages], recognise=recognise)
     servers = [_Quiet(_config(app, listening, one)) for one in sockets]
     tasks = [asyncio.ensure_future(server.serve(sockets=[one])) for server, one in zip(servers, sockets, strict=True)]
     try:

@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -16,6 +16,7 @@ from amends.cli.modules import is_file, load_modules, read_saga_file
 from amends.cli.options import with_journal, with_policy, with_targets
 from amends.cli.session import remember
 from amends.cli.show.output import Output
+from amends.cli.sign_on import sign_on, with_sign_on
 from amends.errors import InputError
 
 _EXTRA: Final = "a server needs the extra serve; install it: pip install 'amends[serve]'"
@@ -35,6 +36,8 @@ _EXTRA: Final = "a server needs the extra serve; install it: pip install 'amends
 @click.option("--tls-cert", metavar="FILE", type=click.Path(), help="The certificate, with its chain, in PEM.")
 @click.option("--tls-key", metavar="FILE", type=click.Path(), help="Its key.")
 @click.option("--behind-proxy", is_flag=True, help="A proxy with TLS stands before it: listen off loopback without.")
+@click.option("--url", metavar="URL", help="Where people reach it, for links and single sign-on.")
+@with_sign_on
 @click.option("--drain", metavar="SECONDS", type=float, default=10.0, show_default=True, help="How long to end well.")
 @click.option("--env", metavar="NAME", default=config.env, envvar="AMENDS_ENV", show_envvar=True, help="Where it runs.")
 @with_policy
@@ -49,12 +52,14 @@ def serve(  # noqa: PLR0913 - one for each option
     tls_cert: str | None,
     tls_key: str | None,
     behind_proxy: bool,
+    url: str | None,
     drain: float,
     env: str | None,
     policy: str | None,
     targets: tuple[str, ...],
     journal: str,
     as_json: bool,
+    **named_by: Any,  # noqa: ANN401 - as `with_sign_on` has them
 ) -> None:
     """Own a journal for others: take their commands, judge, decide and append.
 
@@ -74,6 +79,7 @@ def serve(  # noqa: PLR0913 - one for each option
         stream=sys.stderr, level=os.environ.get("AMENDS_LOG", "WARNING").upper(), format="%(name)s: %(message)s"
     )
     out = Output(as_json=as_json)
+    oidc, proxy = sign_on(url=url, behind_proxy=behind_proxy, **named_by)
     listening = Listening(
         host=host or (None if socket_path else "127.0.0.1"),
         port=port,
@@ -83,6 +89,9 @@ def serve(  # noqa: PLR0913 - one for each option
         behind_proxy=behind_proxy,
         peers=peer_scopes(peers),
         drain_s=drain,
+        url=url or "",
+        oidc=oidc,
+        proxy=proxy,
     )
     with out.kept_clean():
         load_modules([one for one in targets if not is_file(one)])

@@ -31,7 +31,9 @@ from amends.http.console import (
     sagas,
     workers,
 )
+from amends.http.console.oidc import OidcSettings, Provider
 from amends.http.console.pages import STATIC, Guarded, page
+from amends.http.console.proxy import TrustedProxy
 from amends.http.console.session import Logins
 from amends.http.console.visit import Console, title_of_status
 from amends.runtime.drive.policies import Policies
@@ -43,7 +45,14 @@ _ROOMS: Final = (
 )
 
 
-def routes(served: Served, logins: Logins, *, is_secure: bool) -> list[BaseRoute]:
+def routes(
+    served: Served,
+    logins: Logins,
+    *,
+    is_secure: bool,
+    oidc: OidcSettings | None = None,
+    proxy: TrustedProxy | None = None,
+) -> list[BaseRoute]:
     """All routes of this room: an application of its own below every other one. `is_secure`: it is behind TLS."""
     made = Starlette(
         routes=[
@@ -56,7 +65,15 @@ def routes(served: Served, logins: Logins, *, is_secure: bool) -> list[BaseRoute
     made.state.served = served
     journal, clock, root = served.coordinator.journal, SystemClock(), served.coordinator.settings.root
     policies = Policies(journal, clock, 0.0, root=root)
-    made.state.console = Console(served=served, logins=logins, policies=policies, is_secure=is_secure, clock=clock)
+    made.state.console = Console(
+        served=served,
+        logins=logins,
+        policies=policies,
+        is_secure=is_secure,
+        clock=clock,
+        provider=None if oidc is None else Provider(oidc, clock),
+        proxy=proxy,
+    )
     return [Mount("/", made)]
 
 

@@ -78,7 +78,7 @@ class Logins:
     async def begin(self, secret: str, place: str) -> tuple[Login, str]:
         """A session for a secret, and its cookie's value. Raises UnknownCallerError. `place`: where it was tried."""
         caller, token = await self._caller(secret)
-        self._tries.pop(place, None)
+        self.forgive(place)
         return self.admit(caller, token=token)
 
     def admit(self, caller: Caller, *, token: str = "") -> tuple[Login, str]:
@@ -111,6 +111,10 @@ class Logins:
             return False
         tries.append(now)
         return True
+
+    def forgive(self, place: str) -> None:
+        """Somebody from there has logged in: their tries do not count any more."""
+        self._tries.pop(place, None)
 
     # -- going on -----------------------------------------------------------------------------------------------------
 

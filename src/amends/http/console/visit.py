@@ -19,7 +19,9 @@ from amends.clock import Clock
 from amends.errors import AmendsError, ForbiddenError, InputError, TooLargeError
 from amends.http.app import Served
 from amends.http.callers import Scope
+from amends.http.console.oidc import Provider
 from amends.http.console.pages import page
+from amends.http.console.proxy import TrustedProxy
 from amends.http.console.session import Login, Logins
 from amends.http.problems import status_of
 from amends.journal.port.journal import Journal, PersonQuery
@@ -44,6 +46,10 @@ class Console:
     policies: Policies
     is_secure: bool
     clock: Clock
+    provider: Provider | None = None
+    """Where people log in by single sign-on."""
+    proxy: TrustedProxy | None = None
+    """The proxy that names who comes through it."""
     surveys: list[tuple[float, Survey]] = field(default_factory=list["tuple[float, Survey]"])
     """The last survey of the newest sagas, and when it was made: a page that is loaded again does not make another."""
 
@@ -202,6 +208,11 @@ def console_of(request: Request) -> Console:
 async def _answer(request: Request, view: View, scope: Scope, *, takes_form: bool) -> Response:
     console = console_of(request)
     found = await console.logins.of(request.cookies.get(console.cookie, ""))
+    if console.proxy is not None:
+        try:
+            found = _through_proxy(request, console.proxy, found)
+        except AmendsError as exc:
+            return page("login.html", status_of(exc), next="/", trouble=str(exc), once="", single="")
     if found is None:
         return _to_login(request, takes_form=takes_form)
     login, rotated = found
@@ -218,10 +229,25 @@ async def _answer(request: Request, view: View, scope: Scope, *, takes_form: boo
     return answer
 
 
+def _through_proxy(request: Request, proxy: TrustedProxy, found: tuple[Login, str] | None) -> tuple[Login, str] | None:
+    """The session of whoever the proxy names; another's is ended. What they may is what the proxy says now."""
+    caller, logins = proxy.caller_of(request), console_of(request).logins
+    if caller is None:
+        return found
+    if found is not None and found[0].caller.name != caller.name:
+        logins.end(found[0])
+        found = None
+    if found is None:
+        return logins.admit(caller)
+    found[0].caller = caller
+    return found
+
+
 def _to_login(request: Request, *, takes_form: bool) -> Response:
     if takes_form:
         text = "You are not logged in any more, and nothing was decided. Log in, look at it again, then decide."
-        return page("login.html", 401, next=_back_path(request), trouble=text, once="")
+        single = "yes" if console_of(request).provider is not None else ""
+        return page("login.html", 401, next=_back_path(request), trouble=text, once="", single=single)
     asked = request.url.path + (f"?{request.url.query}" if request.url.query else "")
     return RedirectResponse(f"/login?next={quote(asked, safe='')}" if asked != "/" else "/login", 303)
 
