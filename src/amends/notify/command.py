@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from amends.dataclass import dataclass
 from amends.errors import InputError, ViewError
 from amends.logs import logger
+from amends.notify.links import checked_console, linked
 from amends.notify.notice import ASKING, checked_types
 from amends.notify.target import (
     GIVE_UP_S,
@@ -54,6 +55,7 @@ class Command:
     timeout_s: after this the program is ended; whenever it ends, so does all that it started.
     give_up_s: a notice that is older than this and cannot be delivered is given up.
     heads_every_s: of tree heads, told of at most so often, and only where there is a new one; 0: each time.
+    console: where the console is: each notice then has the link to its page, as `url`.
     """
 
     words: Sequence[str]
@@ -64,6 +66,7 @@ class Command:
     inherit: Sequence[str] = ()
     give_up_s: float = GIVE_UP_S
     heads_every_s: float = HEADS_EVERY_S
+    console: str = ""
 
     def __post_init__(self) -> None:
         words = () if isinstance(self.words, str) else tuple(self.words)
@@ -77,6 +80,7 @@ class Command:
         set_field("types", checked_types(self.types))
         set_field("name", checked_name(self.name or default_name(PurePath(words[0]).name, *words)))
         check_numbers(self.timeout_s, self.give_up_s, self.heads_every_s)
+        set_field("console", checked_console(self.console))
 
     def __repr__(self) -> str:
         return f"Command({self.shown!r}, name={self.name!r})"
@@ -98,7 +102,7 @@ class Command:
             cwd=os.fsencode(os.getcwd()),  # noqa: PTH109 - as bytes
             namespaces=False,
             env=small_environment(self.inherit),
-            input=notice.body,
+            input=linked(notice, self.console).body,
             streams=(said, said),
         )
         try:

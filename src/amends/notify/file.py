@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from amends.dataclass import dataclass
 from amends.errors import InputError
 from amends.evidence.sign.note import HEAD
+from amends.notify.links import checked_console, linked
 from amends.notify.notice import checked_types
 from amends.notify.target import (
     GIVE_UP_S,
@@ -41,6 +42,7 @@ class NoticeFile:
     types: what it is told of; tree heads, unless it asks for something else.
     give_up_s: a notice that is older than this and cannot be written is given up.
     heads_every_s: a tree head is added at most so often, and only where it has changed; 0: each time.
+    console: where the console is: each notice then has the link to its page, as `url`.
     """
 
     path: str | PathLike[str]
@@ -50,6 +52,7 @@ class NoticeFile:
     timeout_s: float = _TIMEOUT_S
     give_up_s: float = GIVE_UP_S
     heads_every_s: float = HEADS_EVERY_S
+    console: str = ""
 
     def __post_init__(self) -> None:
         given: str = os.fspath(self.path)
@@ -61,6 +64,7 @@ class NoticeFile:
         set_field("types", checked_types(self.types))
         set_field("name", checked_name(self.name or default_name(Path(path).name, path)))
         check_numbers(self.timeout_s, self.give_up_s, self.heads_every_s)
+        set_field("console", checked_console(self.console))
 
     def __repr__(self) -> str:
         return f"NoticeFile({self.shown!r}, name={self.name!r})"
@@ -78,7 +82,7 @@ class NoticeFile:
     async def deliver(self, notice: Notice, now: int) -> Delivery:
         del now
         try:
-            await asyncio.to_thread(_add, str(self.path), notice.body)
+            await asyncio.to_thread(_add, str(self.path), linked(notice, self.console).body)
         except OSError as exc:
             return Undelivered(f"it cannot be written: {exc.strerror}")
         return Delivered()

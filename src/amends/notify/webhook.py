@@ -20,6 +20,7 @@ from amends.dataclass import dataclass
 from amends.errors import AmendsError, InputError
 from amends.notify import signing
 from amends.notify.addresses import Reach, addresses_of, is_loopback
+from amends.notify.links import checked_console, linked, slack_message
 from amends.notify.notice import ASKING, checked_types
 from amends.notify.target import (
     GIVE_UP_S,
@@ -67,6 +68,9 @@ class Webhook:
     timeout_s: for one try, all of it.
     give_up_s: a notice that is older than this and cannot be delivered is given up.
     heads_every_s: of tree heads, told of at most so often, and only where there is a new one; 0: each time.
+    console: where the console is: each notice then has the link to its page, as `url`.
+    slack: send the message that Slack shows instead, with a button that leads to the page. Its URL is the secret, so it
+        is not signed.
     allow_private: let it be in a private network, or on this machine. Addresses of a cloud's metadata stay refused.
     """
 
@@ -80,6 +84,8 @@ class Webhook:
     give_up_s: float = GIVE_UP_S
     allow_private: bool = False
     heads_every_s: float = HEADS_EVERY_S
+    console: str = ""
+    slack: bool = False
     _address: Address = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -89,6 +95,7 @@ class Webhook:
         set_field("types", checked_types(self.types))
         set_field("name", checked_name(self.name or default_name(address.host, self.url)))
         check_numbers(self.timeout_s, self.give_up_s, self.heads_every_s)
+        set_field("console", checked_console(self.console))
 
     def __repr__(self) -> str:
         return f"Webhook({self.shown!r}, name={self.name!r})"
@@ -98,7 +105,8 @@ class Webhook:
         return f"{'https' if self._address.is_safe else 'http'}://{self._address.authority}/…"
 
     def check(self) -> None:
-        signing.secrets_from(self.secret_env, self.secret_file)
+        if not self.slack:
+            signing.secrets_from(self.secret_env, self.secret_file)
 
     async def deliver(self, notice: Notice, now: int) -> Delivery:
         try:
@@ -116,17 +124,14 @@ class Webhook:
             return Undelivered(str(exc))
 
     async def _post(self, notice: Notice, timestamp: int) -> Delivery:
-        secrets = signing.secrets_from(self.secret_env, self.secret_file)
-        body = notice.body
+        body, signed = self._message(notice, timestamp)
         headers = {
             "host": self._address.authority,
             "content-type": "application/json",
             "content-length": str(len(body)),
             "user-agent": "amends",
             "connection": "close",
-            signing.ID: notice.id,
-            signing.TIMESTAMP: str(timestamp),
-            signing.SIGNATURE: signing.sign(secrets, notice.id, timestamp, body),
+            **signed,
         }
         lines = [f"POST {self._address.path} HTTP/1.1", *(f"{name}: {value}" for name, value in headers.items())]
         reader, writer = await self._connect()
@@ -136,6 +141,18 @@ class Webhook:
             return await _answer(reader)
         finally:
             writer.transport.abort()
+
+    def _message(self, notice: Notice, timestamp: int) -> tuple[bytes, dict[str, str]]:
+        """What is sent, and the headers that sign it."""
+        if self.slack:
+            return slack_message(notice, self.console), {}
+        secrets = signing.secrets_from(self.secret_env, self.secret_file)
+        body = linked(notice, self.console).body
+        return body, {
+            signing.ID: notice.id,
+            signing.TIMESTAMP: str(timestamp),
+            signing.SIGNATURE: signing.sign(secrets, notice.id, timestamp, body),
+        }
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         host, port = self._address.host, self._address.port

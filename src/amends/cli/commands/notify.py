@@ -43,6 +43,20 @@ from amends.text import counted, moment, visible
     help="Send a signed POST there; may be given several times.",
 )
 @click.option(
+    "--slack",
+    "slack_urls",
+    metavar="URL",
+    multiple=True,
+    help="Send a message as Slack shows it there, to an incoming webhook; may be given several times.",
+)
+@click.option(
+    "--console",
+    metavar="URL",
+    help="Where the console is: notices then link to their page.",
+    default="",
+    envvar="AMENDS_CONSOLE",
+)
+@click.option(
     "--command",
     "commands",
     metavar="WORDS",
@@ -114,7 +128,7 @@ def notify(context: click.Context, *, once: bool, journal: str, as_json: bool, *
         return None
     targets = _targets(about)
     if not targets:
-        raise click.UsageError("name whom to tell: --webhook URL, --command WORDS or --file PATH", context)
+        raise click.UsageError("name whom to tell: --webhook URL, --slack URL, --command WORDS or --file PATH", context)
     return _tell(targets, journal, once=once, as_json=as_json)
 
 
@@ -122,6 +136,8 @@ class _About(TypedDict):
     """Options, as they speak of the targets."""
 
     urls: tuple[str, ...]
+    slack_urls: tuple[str, ...]
+    console: str
     commands: tuple[str, ...]
     files: tuple[str, ...]
     inherited: tuple[str, ...]
@@ -149,8 +165,10 @@ def _targets(about: _About) -> list[Target]:
             give_up_s=give_up_s,
             heads_every_s=every_s,
             allow_private=about["allow_private"],
+            console=about["console"],
+            slack=is_slack,
         )
-        for url in about["urls"]
+        for is_slack, url in (*((False, url) for url in about["urls"]), *((True, url) for url in about["slack_urls"]))
     ]
     commands = [
         Command(
@@ -161,12 +179,21 @@ def _targets(about: _About) -> list[Target]:
             timeout_s=30.0 if timeout_s is None else timeout_s,
             give_up_s=give_up_s,
             heads_every_s=every_s,
+            console=about["console"],
         )
         for command in about["commands"]
     ]
     named, kept = about["name"] or "", about["types"] or (HEAD,)
     files = [
-        NoticeFile(path, name=named, types=kept, give_up_s=give_up_s, heads_every_s=every_s) for path in about["files"]
+        NoticeFile(
+            path,
+            name=named,
+            types=kept,
+            give_up_s=give_up_s,
+            heads_every_s=every_s,
+            console=about["console"],
+        )
+        for path in about["files"]
     ]
     return [*webhooks, *commands, *files]
 
