@@ -1,35 +1,19 @@
 """`amends demo --console`: one command brings up the console, with something to grant and something to resolve."""
 
-import json
-import signal
-import subprocess
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
 
+from tests.browser.demo import demo_console
 from tests.browser.visitor import PATIENCE_MS
-from tests.server.serving import PYTHON, clean_environment
 
 
 @pytest.fixture
 def login(tmp_path: Path) -> Generator[str]:
-    """The address at which it says that its console is."""
-    started = subprocess.Popen(
-        [PYTHON, "-m", "amends", "demo", "--console", "--json"],
-        env=clean_environment() | {"TMPDIR": str(tmp_path)},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert started.stdout is not None
-    with started.stdout as said:
-        try:
-            yield json.loads(said.readline())["login"]
-        finally:
-            started.send_signal(signal.SIGINT)
-            assert started.wait(30) == 0
-    assert list(tmp_path.iterdir()) == []
+    with demo_console(tmp_path) as address:
+        yield address
 
 
 def test_the_demo_has_something_to_grant_and_something_to_resolve(browser: Browser, login: str) -> None:

@@ -20,18 +20,21 @@ from amends.journal.port.journal import Logged
 
 ALIVE_S: Final = 15.0
 MOST_STREAMS: Final = 1_000
+_LONGEST: Final = 15
 
 
 async def _stream(visit: Visit) -> Response:
     if visit.served.feed.followers >= MOST_STREAMS:
         raise InputError(f"{MOST_STREAMS} pages follow the journal, and no more are told of news; load the page again")
     headers = {"x-accel-buffering": "no"}
-    return StreamingResponse(_news(visit, visit.asked["saga"]), media_type="text/event-stream", headers=headers)
+    last = visit.request.headers.get("last-event-id", "") or visit.asked["after"]
+    after = int(last) if last.isascii() and last.isdecimal() and len(last) <= _LONGEST else None
+    return StreamingResponse(_news(visit, visit.asked["saga"], after), media_type="text/event-stream", headers=headers)
 
 
-async def _news(visit: Visit, saga: str) -> AsyncGenerator[str]:
+async def _news(visit: Visit, saga: str, after: int | None) -> AsyncGenerator[str]:
     yield ": amends\n\n"
-    async with aclosing(visit.served.feed.follow()) as entries:
+    async with aclosing(visit.served.feed.follow(after)) as entries:
         coming: asyncio.Future[Logged] | None = None
         try:
             while True:

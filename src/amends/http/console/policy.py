@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections import Counter
-from pathlib import Path
 from typing import Final, NamedTuple
 
 from starlette.responses import Response
@@ -164,10 +162,7 @@ async def _adopt(visit: Visit) -> Response:
 
 
 async def _adopted(visit: Visit, draft: str, why: str, proof: Proof | None) -> bool:
-    with tempfile.TemporaryDirectory(prefix="amends-") as folder:
-        file = Path(folder) / "draft.yaml"
-        file.write_text(draft, encoding="utf-8", newline="")
-        return await visit.coordinator.adopt(file, by=visit.who, why=why, proof=proof)
+    return await visit.coordinator.adopt(parse_policy(draft, name="draft"), by=visit.who, why=why, proof=proof)
 
 
 def routes() -> list[BaseRoute]:

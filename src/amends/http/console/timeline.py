@@ -29,6 +29,7 @@ _LEAST: Final = 5.0
 _LEAST_BAR: Final = 6.0
 _IDLE_MS: Final = 400
 _PAD: Final = 12
+_BEND: Final = 6.0
 
 _ENDED_WELL: Final = (e.AttemptSucceeded, e.ProbeFound, e.LateSuccessEnrolled)
 _UNDONE: Final = (e.CompensationSucceeded, e.MitigationSucceeded)
@@ -150,10 +151,7 @@ def _lane(lane: Lane, y: float, back_y: float, scale: _Scale) -> DrawnLane:
     link = ""
     if above and below:
         done = [bar for bar in above if bar.kind == "attempt"] or list(above)
-        x, to = done[-1].x + done[-1].width, below[0].x
-        top, bottom = y + BAR / 2, back_y + BAR / 2
-        bend = max(to, x) + 4
-        link = f"M{x:.1f} {top:.1f} C{bend:.1f} {top:.1f} {x:.1f} {bottom:.1f} {to:.1f} {bottom:.1f}"
+        link = _joined(done[-1].x + done[-1].width, y + BAR / 2, below[0].x + 4, back_y)
     return DrawnLane(
         step=lane.step,
         name=lane.name,
@@ -165,6 +163,13 @@ def _lane(lane: Lane, y: float, back_y: float, scale: _Scale) -> DrawnLane:
         back=below,
         link=link,
     )
+
+
+def _joined(x: float, top: float, to: float, bottom: float) -> str:
+    """A line on from a bar to above what took it back, and down to that: newest first, so none crosses another."""
+    if to - _BEND < x:
+        return f"M{x:.1f} {top:.1f} L{to:.1f} {bottom:.1f}"
+    return f"M{x:.1f} {top:.1f} H{to - _BEND:.1f} Q{to:.1f} {top:.1f} {to:.1f} {top + _BEND:.1f} V{bottom:.1f}"
 
 
 # -- time to places ---------------------------------------------------------------------------------------------------

@@ -86,6 +86,8 @@ class Visit:
     console: Console
     login: Login
     form: Form = field(default_factory=Form)
+    position: int
+    """The newest entry that was told of before the page was made: what comes after it is news to the page."""
 
     @property
     def served(self) -> Served:
@@ -150,6 +152,7 @@ class Visit:
             csrf=self.login.csrf,
             path=self.request.url.path,
             now=self.now,
+            position=self.position,
             told=told,
             address=self.served.journal,
             waiting=await waiting(self.journal),
@@ -216,7 +219,7 @@ async def _answer(request: Request, view: View, scope: Scope, *, takes_form: boo
     if found is None:
         return _to_login(request, takes_form=takes_form)
     login, rotated = found
-    visit = Visit(request=request, console=console, login=login)
+    visit = Visit(request=request, console=console, login=login, position=console.served.feed.position)
     try:
         login.caller.require(scope)
         if takes_form:

@@ -94,8 +94,9 @@
   }
 
   function follow(live) {
-    const saga = main().dataset.saga;
-    const source = new EventSource(`/news${saga ? `?saga=${encodeURIComponent(saga)}` : ""}`);
+    const { saga, after } = main().dataset;
+    const asked = new URLSearchParams(saga ? { after, saga } : { after });
+    const source = new EventSource(`/news?${asked}`);
     const told = document.getElementById("connection");
     source.onopen = () => {
       if (told.textContent) due = due || setTimeout(news, 0);
