@@ -141,6 +141,17 @@ class ServerProcess(ABC):
         shutil.rmtree(self.place, ignore_errors=True)
 
 
+def restate_program() -> Path:
+    found = sorted(ROOT.glob(".venv.engines/node/node_modules/@restatedev/restate-server-*/bin/restate-server"))
+    if not found:
+        raise RuntimeError("there is no Restate here: run make test-engines, which installs it")
+    return found[0]
+
+
+def temporal_program() -> Path:
+    return Path(sys.executable).with_name("temporal")
+
+
 class RestateServer(ServerProcess):
     """A node of Restate; `peers` are the internal ports of all nodes of its cluster, its own among them."""
 
@@ -159,11 +170,7 @@ class RestateServer(ServerProcess):
         return f"http://127.0.0.1:{self._admin}"
 
     def words(self) -> list[str]:
-        at = ".venv.engines/node/node_modules/@restatedev/restate-server-*/bin/restate-server"
-        found = sorted(ROOT.glob(at))
-        if not found:
-            raise RuntimeError("there is no Restate here: run make test-engines, which installs it")
-        return [str(found[0]), "--no-logo", "--base-dir", str(self.place / "data")]
+        return [str(restate_program()), "--no-logo", "--base-dir", str(self.place / "data")]
 
     def environment(self) -> dict[str, str]:
         own = self._peers[self._number - 1]
@@ -227,7 +234,7 @@ class TemporalServer(ServerProcess):
 
     def words(self) -> list[str]:
         return [
-            *(str(Path(sys.executable).with_name("temporal")), "server", "start-dev", "--headless"),
+            *(str(temporal_program()), "server", "start-dev", "--headless"),
             *("--ip", "127.0.0.1", "--port", str(self.port), "--http-port", str(self._http)),
             *("--metrics-port", str(self._metrics), "--db-filename", str(self.place / "temporal.db")),
             *("--log-level", "error"),

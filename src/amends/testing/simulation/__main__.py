@@ -11,6 +11,8 @@ import logging
 import multiprocessing
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from amends.testing.simulation.schedule import simulate
@@ -20,19 +22,19 @@ _CHUNK: Final = 500
 _NEWS_EACH: Final = 100
 
 
-def _one(seed: int) -> int:
+def _one(seed: int, workers: int | None, *, is_slow: bool) -> int:
     logging.getLogger("amends").setLevel(logging.CRITICAL + 1)
-    played = simulate(seed, listens=True)
+    played = simulate(seed, listens=True, workers=workers, is_slow=is_slow)
     broken = played.complaints or ["no promise broken"]
     sys.stdout.write("\n".join([*played.story, f"it ended {played.status}, after {played.turns} turns", *broken, ""]))
     return 1 if played.complaints else 0
 
 
-def _many(since: int, schedules: int, processes: int) -> int:
+def _many(since: int, schedules: int, processes: int, playing: Callable[[range], Tally]) -> int:
     whole, end = Tally(), since + schedules
     chunks = [range(start, min(end, start + _CHUNK)) for start in range(since, end, _CHUNK)]
     with multiprocessing.get_context("spawn").Pool(processes) as pool:
-        for done, tally in enumerate(pool.imap_unordered(play, chunks), start=1):
+        for done, tally in enumerate(pool.imap_unordered(playing, chunks), start=1):
             whole.add(tally)
             for seed, complaints in tally.found:
                 sys.stdout.write(f"seed {seed}: {complaints[0]}\n    to see it again: make simulate SEED={seed}\n")
@@ -49,10 +51,13 @@ def main() -> int:
     asked.add_argument("--since", type=int, default=0, help="the first seed")
     asked.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     asked.add_argument("--seed", type=int, help="play this one only, and tell its story")
+    asked.add_argument("--workers", type=int, help="how many drive; otherwise two or three")
+    asked.add_argument("--slow", action="store_true", help="have the way to the journal take seconds in every schedule")
     words = asked.parse_args()
     if words.seed is not None:
-        return _one(words.seed)
-    return _many(words.since, words.schedules, words.processes)
+        return _one(words.seed, words.workers, is_slow=words.slow)
+    playing = partial(play, workers=words.workers, is_slow=words.slow)
+    return _many(words.since, words.schedules, words.processes, playing)
 
 
 if __name__ == "__main__":

@@ -74,10 +74,14 @@ def simulate(
     *,
     steps: int | None = None,
     listens: bool = False,
+    workers: int | None = None,
+    is_slow: bool = False,
 ) -> Played:
     """Play one schedule. The same seed gives the same, turn by turn.
 
     steps: the saga's length, which is otherwise left to chance. listens: keep the story, for somebody who reads it.
+    workers: how many processes there are, otherwise two or three. is_slow: the way to the journal takes seconds, which
+    otherwise it does in some schedules.
     """
     dice = Dice(seed)
     loop = SimLoop(dice)
@@ -88,11 +92,11 @@ def simulate(
         providers=Providers(dice, lambda after_s, call: loop.call_later(after_s, call, context=Context()), flaws),
         registry=_registry(),
         listens=listens,
-        slow_s=_slow_s(Dice(seed + _SLOW)),
+        slow_s=_slow_s(Dice(seed + _SLOW), always=is_slow),
     )
     ground.providers.tell = ground.tell
     chosen = any_program(seed, dice, SAGA) if steps is None else (WORK.name, plain(dice, steps))
-    schedule = Schedule(ground, LoopClock(loop, 99), seed, *chosen)
+    schedule = Schedule(ground, LoopClock(loop, 99), seed, *chosen, workers=workers)
     asyncio.set_event_loop(None)
     try:
         loop.run_until_complete(schedule.play())
@@ -112,14 +116,24 @@ def simulate(
     )
 
 
-def _slow_s(dice: Dice) -> float:
+def _slow_s(dice: Dice, *, always: bool) -> float:
     """Thrown apart from everything else, so that the other schedules are what they would be without it."""
-    return dice.between(1, _SLOWEST_S) if dice.chance(_SLOW_IN_100) else 0.0
+    return dice.between(1, _SLOWEST_S) if always or dice.chance(_SLOW_IN_100) else 0.0
 
 
 class Schedule:
-    def __init__(self, ground: Ground, clock: LoopClock, seed: int, definition: str, program: Program) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        clock: LoopClock,
+        seed: int,
+        definition: str,
+        program: Program,
+        *,
+        workers: int | None = None,
+    ) -> None:
         self._ground = ground
+        self._workers = workers
         self._clock = clock
         self._seed = seed
         self._sagas = {SAGA: (definition, program)}
@@ -140,7 +154,8 @@ class Schedule:
         dice = self._ground.dice
         for saga, (definition, program) in self._sagas.items():
             self._ground.tell(f"saga {saga}: {definition} {program}")
-        for number in range(2 + dice.chance(30)):
+        few = 2 + dice.chance(30)
+        for number in range(self._workers or few):
             self._begin(number)
         if dice.chance(25):
             self._outside(self._cancel(dice.between(0, 60)))

@@ -50,13 +50,20 @@ def _counts(counter: Counter[str]) -> str:
     return ", ".join(f"{count:,} {name}" for name, count in counter.most_common())
 
 
-def play(seeds: Iterable[int], flaws: Flaws = Flaws(), *, stops: bool = False) -> Tally:  # noqa: B008 - it never changes
-    """The schedules with these seeds; `stops`: up to the first that breaks a promise."""
+def play(
+    seeds: Iterable[int],
+    flaws: Flaws = Flaws(),  # noqa: B008 - it never changes
+    *,
+    stops: bool = False,
+    workers: int | None = None,
+    is_slow: bool = False,
+) -> Tally:
+    """The schedules with these seeds; `stops`: up to the first that breaks a promise. The rest as `simulate` has it."""
     tally = Tally()
     begun_s = _cpu_s()
     with _undisturbed():
         for seed in seeds:
-            one = simulate(seed, flaws)
+            one = simulate(seed, flaws, workers=workers, is_slow=is_slow)
             tally.schedules += 1
             tally.turns += one.turns
             tally.hours += one.hours
