@@ -177,6 +177,25 @@ async def test_a_saga_that_another_worker_drives_is_left_to_it_and_said_to_be_he
 
 
 @driven
+async def test_whoever_asks_may_be_stopped_at_any_moment_and_no_saga_is_kept_by_a_worker_that_does_nothing(
+    tmp_path: Path,
+) -> None:
+    async with workers(tmp_path, two) as (one, other):
+        for turns in range(40):
+            saga = f"s{turns}"
+            await one.put_on_record(two, {"seats": []}, id=saga)
+            asking = asyncio.ensure_future(one.drive(saga))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+            async with asyncio.timeout(10):
+                while (await other.drive(saga)).status is not SagaStatus.COMPLETED:
+                    await asyncio.sleep(0)
+    assert WORLD.seen == ["first", "second"] * 40
+
+
+@driven
 async def test_a_parent_that_waits_for_its_child_says_when_to_look_again(tmp_path: Path) -> None:
     async with workers(tmp_path, calls, listens) as (one, other):
         await one.put_on_record(calls, {}, id="s")

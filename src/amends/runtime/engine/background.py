@@ -32,6 +32,17 @@ class BackgroundTasks:
         task.add_done_callback(self._done)
         return task
 
+    async def outlast(self, work: Coroutine[Any, Any, _Made]) -> _Made:
+        """Wait for it. If whoever waits is stopped, it goes on, and how it ends is nobody's to hear."""
+        task = asyncio.ensure_future(work)
+        self._running.add(task)
+        task.add_done_callback(self._forget)
+        return await asyncio.shield(task)
+
+    def _forget(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        _ = task.cancelled() or task.exception()
+
     def _done(self, task: asyncio.Task[Any]) -> None:
         self._running.discard(task)
         if not task.cancelled() and task.exception() is not None:

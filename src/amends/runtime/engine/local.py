@@ -338,8 +338,11 @@ class LocalEngine:
         return await load(self._journal, saga)
 
     async def drive(self, saga: SagaId, *, due_by: int | None = None) -> Ended | None:
-        """Drive one saga as far as it goes. None where another worker has it, or nothing is due (by that time)."""
-        handle = await self._begin_driving(saga, due_by)
+        """Drive one saga as far as it goes, also if whoever asks is stopped meanwhile: nobody else could.
+
+        None where another worker has it, or nothing is due (by that time).
+        """
+        handle = await self._background.outlast(self._begin_driving(saga, due_by))
         state = self.driven(saga) if saga in self.sessions.here else None
         if handle is not None and state is not None and not await self.sessions.has_halted(handle, state):
             return await self.told(state)  # its agent has it open, and it goes on when that takes a step
@@ -354,7 +357,6 @@ class LocalEngine:
             return handle
 
     async def holder(self, saga: SagaId) -> str | None:
-        """The living worker that has a saga."""
         return await self._journal.holder(saga)
 
     async def take_up_session(self, saga: SagaId) -> Handle | None:
