@@ -338,7 +338,7 @@ class LocalEngine:
         return await load(self._journal, saga)
 
     async def drive(self, saga: SagaId, *, due_by: int | None = None) -> Ended | None:
-        """Drive one saga as far as it goes, even if its asker is stopped. None: another worker's, or not due (by then)."""
+        """Drive one saga as far as it goes, even if its asker is stopped. None: another's, or not due (by then)."""
         handle = await self._background.outlast(self._begin_driving(saga, due_by))
         state = self.driven(saga) if saga in self.sessions.here else None
         if handle is not None and state is not None and not await self.sessions.has_halted(handle, state):
