@@ -18,8 +18,11 @@ from amends.secrets import DigestKey
 if TYPE_CHECKING:
     from amends.evidence.sign.notary import KeyNotary
 
+URL: Final = "AMENDS_URL"
+TOKEN: Final = "AMENDS_TOKEN"  # noqa: S105 - where one is looked for
 JOURNAL_GROUP: Final = "AMENDS_JOURNAL_GROUP"
 _DATABASES: Final = frozenset({"postgresql", "postgres"})
+_SERVERS: Final = frozenset({"http", "https", "unix"})
 _SQLITE: Final = b"SQLite format 3\0"
 
 
@@ -124,13 +127,20 @@ def is_database(address: str) -> bool:
     return address.partition("://")[0] in _DATABASES and "://" in address
 
 
+def is_server(address: str) -> bool:
+    """Whether an address is that of a server, which has a journal: `https://…`, or `unix:///path` of its socket."""
+    return address.partition("://")[0] in _SERVERS and "://" in address
+
+
 def is_kept(address: str) -> bool:
     """Whether the journal at an address outlives this process."""
-    return is_database(address) or journal_file(address) is not None
+    return is_database(address) or is_server(address) or journal_file(address) is not None
 
 
 def is_there(address: str) -> bool:
     """Whether there is something to look at: a file that exists, or a database, which is asked when it is opened."""
+    if is_server(address):
+        return True
     path = journal_file(address)
     return is_database(address) or (path is not None and path.exists())
 
@@ -231,6 +241,11 @@ def journal_file(address: str) -> Path | None:
     """
     if address == ":memory:" or is_database(address):
         return None
+    if is_server(address):
+        raise InputError(
+            f"{address} is a server, and this takes the journal itself: run it where the server runs, with --journal "
+            "PATH; a program of yours goes through Coordinator.connect(url)"
+        )
     scheme, found, rest = address.partition("://")
     if found and scheme != "sqlite":
         raise InputError(

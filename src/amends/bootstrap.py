@@ -14,7 +14,7 @@ from os import PathLike
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from amends.addresses import digest_key, open_journal, shown
+from amends.addresses import TOKEN, URL, digest_key, open_journal, shown
 from amends.clock import Clock, SteadyClock, SystemClock
 from amends.core.words.values import Json, SagaId
 from amends.errors import InputError, PolicyNotInForceError, RefusedError
@@ -210,10 +210,10 @@ class Connecting(Awaitable["RemoteCoordinator"]):
         from amends.remote.coordinator import RemoteCoordinator
         from amends.remote.server import Server
 
-        url = self._url or os.environ.get("AMENDS_URL")
+        url = self._url or os.environ.get(URL)
         if not url:
             raise InputError("no server is named: give its url, or set AMENDS_URL")
-        token = self._token or os.environ.get("AMENDS_TOKEN")
+        token = self._token or os.environ.get(TOKEN)
         return RemoteCoordinator(Server(url, token, patience_s=self._patience), self._registry)
 
     def __await__(self) -> Generator[Any, None, RemoteCoordinator]:

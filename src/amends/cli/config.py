@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from amends.runtime.settings import Settings
 
 JOURNAL: Final = "amends.db"
+URL: Final = "AMENDS_URL"
 TEXTS: Final = ("journal", "policy", "env", "journal_group", "root")
 DURATIONS: Final = ("lease", "rollback")
 COUNTS: Final = ("attempts", "compensation_attempts")
@@ -85,7 +86,8 @@ def forgiving() -> Generator[None]:
 
 
 def journal() -> str:
-    return configured().journal
+    """The journal where the line names none; a server's address, where the environment has one."""
+    return os.environ.get(URL) or configured().journal
 
 
 def policy() -> str | None:

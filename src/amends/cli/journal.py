@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Coroutine
 from contextlib import AbstractAsyncContextManager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from amends.addresses import is_there
+from amends.addresses import TOKEN, is_server, is_there
 from amends.cli import config
 from amends.journal.port.journal import Journal
 from amends.operate import reading
 
 if TYPE_CHECKING:
+    from amends.bootstrap import Coordinator
     from amends.evidence.drills import DrilledAt
+    from amends.remote.journal import ServerJournal
 
 
 T = TypeVar("T")
@@ -39,6 +42,25 @@ def looked_at(address: str) -> AbstractAsyncContextManager[Journal]:
 def opened_to_read(address: str) -> AbstractAsyncContextManager[Journal]:
     """A journal that exists, without a worker of our own in it. Raises JournalAccessError where there is none."""
     return reading.opened_to_read(address, group=config.journal_group())
+
+
+def coordinator_at(address: str) -> AbstractAsyncContextManager[Coordinator]:
+    """A coordinator for what a person asks: on the journal at hand, or that of the server at this address."""
+    if is_server(address):
+        from amends.remote.people import ServedCoordinator
+
+        served: Any = ServedCoordinator(address, os.environ.get(TOKEN))
+        return cast("AbstractAsyncContextManager[Coordinator]", served)
+    from amends.bootstrap import Coordinator  # it drives: not for who only looks
+
+    return Coordinator.open(address, settings=config.settings())
+
+
+def served(address: str) -> ServerJournal:
+    """The journal of the server at this address: whatever else it tells, and is asked."""
+    from amends.remote.journal import ServerJournal
+
+    return ServerJournal(address, os.environ.get(TOKEN))
 
 
 async def drilled_on(address: str) -> DrilledAt:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, Final, TypeVar, cast
 
 import click
 
@@ -18,22 +19,57 @@ from amends.errors import InputError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+_SERVED: Final = frozenset(
+    f"{noun} {verb}".rstrip()
+    for noun, verbs in {
+        "saga": ("list", "show", "watch", "cancel", "rollback", "signal", "raise-limit"),
+        "approval": ("list", "show", "grant", "refuse"),
+        "incident": ("list", "show", "report", "retry", "resolve", "comment", "assign"),
+        "pause": ("", "list"),
+        "unpause": ("",),
+        "policy": ("show", "adopt"),
+        "evidence": ("show", "record", "export"),
+        "token": ("create", "list", "revoke"),
+        "lock": ("list",),
+        "worker": ("list",),
+    }.items()
+    for verb in verbs
+)
+"""The commands that a server answers."""
+_INSTEAD: Final = {
+    "serve": "name the one to be served with --journal PATH",
+    "run": "a program of yours runs sagas through a server with Coordinator.connect(url)",
+    "work": "a worker of yours takes a server's tasks with Coordinator.connect(url) and work()",
+    "resume": "a program of yours goes on with sagas through a server with Coordinator.connect(url) and resume()",
+}
 
-def _named_before(context: click.Context, parameter: click.Parameter, journal: str) -> str:
-    """Take the journal that stands before the command, where none stands behind it."""
-    is_given = context.get_parameter_source(parameter.name or "") is click.core.ParameterSource.COMMANDLINE
-    return journal if is_given else context.meta.get(JOURNAL_BEFORE, journal)
+
+def _reachable(context: click.Context, parameter: click.Parameter, address: str) -> str:
+    """An address that this command can do something with: the one before the command, where none stands behind it.
+
+    Raises InputError for a server where it is not asked.
+    """
+    if context.get_parameter_source(parameter.name or "") is not click.core.ParameterSource.COMMANDLINE:
+        address = context.meta.get(JOURNAL_BEFORE, address)
+    if "://" not in address or address.partition("://")[0] not in {"http", "https", "unix"}:
+        return address
+    command = context.command_path.partition(" ")[2]
+    if command not in _SERVED:
+        instead = _INSTEAD.get(command.partition(" ")[0], "run it where the server runs, with --journal PATH")
+        raise InputError(f"`amends {command}` works on a journal, and {address} is a server: {instead}")
+    return address
 
 
 _journal = click.option(
     "--journal",
-    callback=_named_before,
     metavar="PATH",
     default=config.journal,
     envvar="AMENDS_JOURNAL",
     show_default=config.JOURNAL,
     show_envvar=True,
-    help="The journal: a file's path, or postgresql://user@host/database.",
+    callback=_reachable,
+    help="The journal: a file's path, or postgresql://user@host/database; for what a server answers, its https://… or "
+    "unix:///socket, which AMENDS_URL names too.",
 )
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON lines: one object for each line of stdout.")
 
@@ -139,8 +175,20 @@ def with_author(command: F) -> F:
     return _by(command)
 
 
-def author(by: str | None) -> str:
-    """The actor who asks: as given, else whoever is logged in. Raises InputError for what is no actor."""
+def author(by: str | None, address: str = "") -> str:
+    """The actor who asks: as given, else whoever is logged in; of a server, whoever it takes the token's bearer for.
+
+    Raises InputError for what is no actor.
+    """
+    if "://" in address:
+        from amends.addresses import TOKEN, is_server
+
+        if is_server(address):
+            from amends.remote.people import caller_name
+
+            if by is not None:
+                raise InputError("--by: through a server, whose token it is says who asks; leave it out")
+            return caller_name(address, os.environ.get(TOKEN))
     from amends.runtime.declare.names import checked_actor
 
     return checked_actor(by)

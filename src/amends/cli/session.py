@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import click
 
-from amends.addresses import is_kept
+from amends.addresses import is_kept, is_server
 from amends.cli import config
-from amends.cli.journal import opened_to_read
+from amends.cli.journal import coordinator_at, opened_to_read
 from amends.cli.show.hints import command, tell_review, unconfigured
 from amends.cli.show.output import Output, Part, hint
 from amends.cli.show.timeline import ended_further, ended_parts, tell_further, tell_line, time_left, widths, widths_for
@@ -109,12 +109,14 @@ def _export() -> None:
 
 
 def require_known(
-    saga: Saga, registry: Registry, *, forward: bool, but: str | None = None, settles: bool = False
+    saga: Saga, registry: Registry | None, *, forward: bool, but: str | None = None, settles: bool = False
 ) -> None:
     """Refuse to take up a saga whose actions this process does not know: each would end as another incident.
 
-    settles: it only comes to its end, and what stands well is left alone.
+    settles: it only comes to its end, and what stands well is left alone. No registry: others have the actions.
     """
+    if registry is None:
+        return
     lacking: dict[str, None] = {}
     begun = saga.begun
     if forward and begun is not None:
@@ -252,7 +254,9 @@ async def followed(
     coordinator: Coordinator, saga: str, work: Awaitable[Ended], out: Output, *, after: int = 0
 ) -> Ended:
     """The end of this work on a saga, with what it makes durable shown meanwhile."""
-    topics = [each.topic for each in coordinator.registry.actions() if not each.topic.startswith(BUILT_IN)]
+    registry: Registry | None = coordinator.registry
+    known = () if registry is None else registry.actions()
+    topics = [each.topic for each in known if not each.topic.startswith(BUILT_IN)]
     follower = Follower(coordinator.journal, saga, out, after=after, topics=topics)
     async with follower.following(coordinator.observe):
         return await work
@@ -346,15 +350,14 @@ Asked: TypeAlias = "Callable[[Coordinator, Saga], Awaitable[Ended]]"
 
 def settle(asked: Asked, saga: str, *, modules: Iterable[str], address: str, as_json: bool) -> int:
     """Have a person's request done to a saga, with the modules known that it needs; the exit code."""
-    from amends.bootstrap import Coordinator  # it drives: not for who only looks
     from amends.cli.modules import load_modules
 
     out = Output(as_json=as_json)
 
     async def whole() -> Stands:
-
-        async with Coordinator.open(address, settings=config.settings()) as coordinator:
-            await remember(coordinator.journal, saga=saga, show=out.show_output)
+        async with coordinator_at(address) as coordinator:
+            if not is_server(address):
+                await remember(coordinator.journal, saga=saga, show=out.show_output)
             state = await load(coordinator.journal, SagaId(saga))
             ended = await followed(coordinator, saga, asked(coordinator, state), out, after=state.head)
             return await standing(coordinator, ended)

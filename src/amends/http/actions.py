@@ -99,6 +99,8 @@ class RemoteAction(Action[..., Any]):
 class RemoteRegistry(Registry):
     """A server's registry: its own actions and definitions, and whatever is on record of clients and workers."""
 
+    left_alone_s = 3.0  # a worker that has them may come at any time
+
     def __init__(self, own: Registry, tasks: Tasks) -> None:
         super().__init__()
         self._actions, self._definitions = own._actions, own._definitions

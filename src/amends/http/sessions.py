@@ -308,13 +308,17 @@ class OpenSessions:
         if action is None:
             raise InputError(f"nobody has declared {topic} here; send its contract with the step, or open with it")
         until = asyncio.get_running_loop().time() + wait_s
+        pending: Fields | None = None
         while True:
             seen = self._feed.position
             under_way = one.steps.get(call) or self._begin(one, session, action, args, call, own=not by_worker)
             told = await under_way.stand(max(0.0, until - asyncio.get_running_loop().time()))
             left_s = until - asyncio.get_running_loop().time()
+            if told["state"] == "running" and pending is not None:
+                return pending
             if told["state"] != "pending" or left_s <= 0:
                 return told
+            pending = told
             await self._news(one.id, seen, left_s)
 
     async def _news(self, saga: SagaId, seen: int, most_s: float) -> None:

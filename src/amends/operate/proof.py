@@ -9,12 +9,13 @@ from collections.abc import AsyncGenerator, AsyncIterator, Generator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from amends.addresses import (
     evidence_notary,
     has_another_key,
     is_database,
+    is_server,
     journal_file,
     key_place,
     open_journal,
@@ -40,6 +41,9 @@ from amends.runtime.coordinator.retention import Pruned, deciding_remover, remov
 from amends.runtime.drive.pauses import Pauses
 from amends.runtime.drive.policies import Policies
 from amends.runtime.drive.roster import Proof
+
+if TYPE_CHECKING:
+    from amends.remote.journal import ServerJournal  # of an extra
 
 
 class SharedJournal(NamedTuple):
@@ -71,13 +75,17 @@ def tree_head_of(given: str) -> str:
 
 async def record_of(place: SharedJournal, saga_id: str) -> dict[str, Json]:
     async with opened_to_read(place.address, group=place.group) as journal:
+        if is_server(place.address):
+            return await cast("ServerJournal", journal).record(saga_id)
         return await record.record_of(journal, SagaId(saga_id), last_drills)
 
 
 async def write_bundle(place: SharedJournal, sagas: Sequence[str] | None, target: str, checkpoint: str | None) -> int:
     """How many lines were written."""
     async with opened_to_read(place.address, group=place.group) as journal:
-        lines = export(journal, sagas, checkpoint=checkpoint)
+        lines: AsyncIterator[str] = export(journal, sagas, checkpoint=checkpoint)
+        if is_server(place.address):
+            lines = cast("ServerJournal", journal).bundle(sagas, checkpoint)
         if target == "-":
             with contextlib.suppress(BrokenPipeError):  # whoever read it has seen enough
                 return await _write_lines(lines, sys.stdout.fileno())

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Final
 
-from amends.addresses import is_database, journal_file, open_journal
+from amends.addresses import TOKEN, is_database, is_server, journal_file, open_journal
 from amends.clock import SystemClock
 from amends.core.state.saga import Saga, evolve, unstarted
 from amends.core.words.values import OWN, SagaId
@@ -23,6 +24,8 @@ _LOOKED_AT: Final = 500
 
 def require_journal(address: str) -> None:
     """Looking must not make a journal. Raises JournalAccessError where there is none."""
+    if is_server(address):
+        return  # it is asked when it is looked at
     path = journal_file(address)
     if is_database(address):
         return  # it is asked when it is opened, and opening makes none
@@ -42,6 +45,15 @@ def require_journal(address: str) -> None:
 async def opened_to_read(address: str, *, group: str | None, inline: bool = False) -> AsyncGenerator[Journal]:
     """A journal that exists and that this group shares, without a worker of our own in it; see `open_journal`."""
     require_journal(address)
+    if is_server(address):
+        from amends.remote.journal import server_journal  # of an extra, and for who has no journal at hand
+
+        served = server_journal(address, os.environ.get(TOKEN))
+        try:
+            yield served
+        finally:
+            await served.close()
+        return
     journal = await open_journal(address, SystemClock(), journal_group=group, signs=False, inline=inline)
     try:
         yield journal

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import fields
+from os import PathLike
 from typing import Any, Final, Literal, TypeVar, cast
 from urllib.parse import quote
 
@@ -141,6 +142,28 @@ class Asking:
         body = {"let_run": let_run, "mitigate": mitigate, "repeat": repeat}
         return await self._decide(f"{_path('incidents', incident)}/retry", body, proof)
 
+    async def comment_incident(self, incident: str, *, text: str) -> Fields:
+        """Put a remark on record, for whoever looks next."""
+        return await self.server.post(f"{_path('incidents', incident)}/comment", {"text": text})
+
+    async def assign_incident(self, incident: str, *, owner: str) -> Fields:
+        """Say who sees to it."""
+        return await self.server.post(f"{_path('incidents', incident)}/assign", {"owner": owner})
+
+    async def raise_limit(self, saga: str, *, why: str = "", proof: Proof | None = None, **most: Any) -> Fields:  # noqa: ANN401 - of each limit's own kind
+        """Set a saga's limits higher; without amounts, as much again of the one that it has reached."""
+        return await self._decide(f"{_path('sagas', saga)}/limits", {**most, "why": why}, proof)
+
+    async def adopt(self, policy: str | PathLike[str], *, why: str, proof: Proof | None = None) -> bool:
+        """Have this policy's file judge from now on, in every process on the journal; whether it is another one."""
+        from amends.gate.load import load_policy
+
+        before: str = (await self.server.get("/policy"))["digest"]
+        text = load_policy(policy).text
+        await self._decide("/policy/adopt", {"text": text, "why": why}, proof)
+        after: str = (await self.server.get("/policy"))["digest"]
+        return before != after
+
     async def _decide(
         self, path: str, body: Mapping[str, object], proof: Proof | None, *, as_: str = "proof"
     ) -> Fields:
@@ -161,16 +184,17 @@ class Asking:
         Whoever has its actions makes the calls: a worker, or the client that has its session open.
         """
         await self.server.post(f"{_path('sagas', saga)}/cancel", {"why": why, "mitigate": mitigate})
-        return await self._standing_of(saga)
+        return await self.standing(saga)
 
     async def rollback(
         self, saga: str, *, to: str | None = None, last: int | None = None, why: str = "rolled back"
     ) -> Ended[Any]:
         """Take a saga back to a checkpoint, or by its last steps that stand; without either, all of it."""
         await self.server.post(f"{_path('sagas', saga)}/rollback", {"to": to, "last": last, "why": why})
-        return await self._standing_of(saga)
+        return await self.standing(saga)
 
-    async def _standing_of(self, saga: str) -> Ended[Any]:
+    async def standing(self, saga: str) -> Ended[Any]:
+        """Where a saga stands once nothing more is due."""
         while True:
             row = await self.server.get(_path("sagas", saga))
             if row["status"] not in _GOING:
@@ -199,15 +223,17 @@ class Asking:
         tenant: str = "",
         why: str,
         rollbacks: Literal["go_on", "stop"] = "go_on",
-    ) -> None:
-        """Dispatch nothing more for one saga, or of this kind, in any process."""
+    ) -> int:
+        """Dispatch nothing more for one saga, or of this kind, in any process. Gives the pause's number."""
         body: Fields = {"why": why, "rollbacks": rollbacks}
         if saga is not None:
             if topic or definition or tenant:
                 raise InputError("pause one saga, or all of a kind, not both")
             await self.server.post(f"{_path('sagas', saga)}/pause", body)
-        else:
-            await self.server.post("/pauses", {**body, "topic": topic, "definition": definition, "tenant": tenant})
+            return 0
+        asked = {**body, "topic": topic, "definition": definition, "tenant": tenant}
+        made: int = max(one["number"] for one in (await self.server.post("/pauses", asked))["items"])
+        return made
 
     async def unpause(
         self,
@@ -217,14 +243,16 @@ class Asking:
         definition: str = "",
         tenant: str = "",
         everything: bool = False,
+        why: str = "",
         proof: Proof | None = None,
-    ) -> None:
-        """Let a paused saga, or all of this kind, go on."""
+    ) -> int:
+        """Let a paused saga, or all of this kind, go on; how many do."""
         if saga is not None:
             await self._decide(f"{_path('sagas', saga)}/unpause", {}, proof)
-            return
-        body = {"topic": topic, "definition": definition, "tenant": tenant, "everything": everything}
-        await self._decide("/pauses/end", body, proof)
+            return 1
+        body = {"topic": topic, "definition": definition, "tenant": tenant, "everything": everything, "why": why}
+        released: int = (await self._decide("/pauses/end", body, proof))["released"]
+        return released
 
 
 def _path(kind: str, id: str) -> str:

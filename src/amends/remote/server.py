@@ -18,13 +18,15 @@ from amends.errors import InputError, JournalUnreachableError
 from amends.remote.errors import refusal
 
 if TYPE_CHECKING:
-    from httpx2 import AsyncClient, Response  # of an extra, loaded by who connects
+    from httpx2 import AsyncClient, Client as BlockingClient, Response  # of an extra, loaded by who connects
 
 EXTRA: Final = "to connect to a server takes the extra http: pip install 'amends[http]'"
 SOCKET: Final = "unix://"
 IN_FLIGHT: Final = "urn:amends:RequestInFlight"
 PATIENCE_S: Final = 30.0
 CONNECT_S: Final = 10.0
+READ_S: Final = 60.0
+_AT_SOCKET: Final = "http://amends"
 _FIRST_S: Final = 0.05
 _MOST_S: Final = 1.0
 Fields = dict[str, Any]
@@ -59,7 +61,7 @@ class Server:
             answer = await self._answer(method, path, **more)
             if answer.is_success:
                 return answer.json()
-            problem = _problem(answer)
+            problem = problem_of(answer)
             if problem.get("type") != IN_FLIGHT:
                 raise refusal(problem)
             await asyncio.sleep(_MOST_S)  # the connection broke, and what was asked for goes on
@@ -67,11 +69,13 @@ class Server:
     async def _answer(self, method: str, path: str, **more: Any) -> Response:  # noqa: ANN401 - as httpx2 takes it
         from httpx2 import TransportError
 
-        since, pause_s = self._clock.elapsed(), _FIRST_S
+        since: float | None = None
+        pause_s = _FIRST_S
         while True:
             try:
                 return await self._client.request(method, f"/v1{path}", **more)
             except TransportError as exc:
+                since = self._clock.elapsed() if since is None else since
                 if self._clock.elapsed() - since + pause_s > self._patience_s:
                     said = str(exc) or type(exc).__name__
                     raise JournalUnreachableError(f"the server at {self.url} does not answer: {said}") from None
@@ -85,7 +89,7 @@ class Server:
         async with self._client.stream("GET", f"/v1{path}", params=query) as answer:
             if not answer.is_success:
                 await answer.aread()
-                raise refusal(_problem(answer))
+                raise refusal(problem_of(answer))
             yield answer.aiter_lines()
 
 
@@ -99,21 +103,42 @@ def checked_url(url: str) -> str:
 
 
 def _client(url: str, token: str | None) -> AsyncClient:
-    try:
-        import httpx2
-    except ImportError as exc:
-        raise InputError(f"{EXTRA} ({exc})") from None
+    import_or_refuse()
+    import httpx2
 
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
-    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     timeout = httpx2.Timeout(None, connect=CONNECT_S)
     if url.startswith(SOCKET):
         transport = httpx2.AsyncHTTPTransport(uds=url.removeprefix(SOCKET), limits=limits)
-        return httpx2.AsyncClient(base_url="http://amends", headers=headers, timeout=timeout, transport=transport)
-    return httpx2.AsyncClient(base_url=url, headers=headers, timeout=timeout, limits=limits, trust_env=False)
+        return httpx2.AsyncClient(base_url=_AT_SOCKET, headers=_who(token), timeout=timeout, transport=transport)
+    return httpx2.AsyncClient(base_url=url, headers=_who(token), timeout=timeout, limits=limits, trust_env=False)
 
 
-def _problem(answer: Response) -> Fields:
+def blocking_client(url: str, token: str | None) -> BlockingClient:
+    """A client for who waits for each answer where it is asked for."""
+    import_or_refuse()
+    import httpx2
+
+    url = checked_url(url)
+    if url.startswith(SOCKET):
+        transport = httpx2.HTTPTransport(uds=url.removeprefix(SOCKET))
+        return httpx2.Client(base_url=_AT_SOCKET, headers=_who(token), timeout=READ_S, transport=transport)
+    return httpx2.Client(base_url=url, headers=_who(token), timeout=READ_S, trust_env=False)
+
+
+def import_or_refuse() -> None:
+    """Raises InputError where the extra is not installed."""
+    try:
+        import httpx2  # noqa: F401 - only whether it is there
+    except ImportError as exc:
+        raise InputError(f"{EXTRA} ({exc})") from None
+
+
+def _who(token: str | None) -> dict[str, str]:
+    return {} if token is None else {"Authorization": f"Bearer {token}"}
+
+
+def problem_of(answer: Response) -> Fields:
     try:
         problem: object = answer.json()
     except ValueError:

@@ -7,11 +7,9 @@ from dataclasses import replace
 
 import click
 
-from amends.bootstrap import Coordinator
-from amends.cli import config
 from amends.cli.groups import Nouns, show_help
 from amends.cli.ids import with_approval
-from amends.cli.journal import opened_to_read
+from amends.cli.journal import coordinator_at, opened_to_read
 from amends.cli.options import author, with_author, with_journal
 from amends.cli.session import DONE, NOT_OVER, finish
 from amends.cli.show.approval import is_open, tell_approval, tell_granted
@@ -104,7 +102,7 @@ def grant(
     for it, owns it, or acts for them. The exit code is 0 once enough people have agreed, and 6 as long as more are
     needed.
     """
-    out, who, confirmed = Output(as_json=as_json), author(by), yes or digest is not None
+    out, who, confirmed = Output(as_json=as_json), author(by, journal), yes or digest is not None
     found = _found(approval_id, journal)
     if not confirmed and (as_json or not has_person()):
         raise InputError("nobody is there to confirm it; give the --digest that `amends approval show` shows, or --yes")
@@ -129,7 +127,7 @@ def refuse(*, approval_id: str, why: str, by: str | None, ssh_key: str | None, j
     One refusal is enough, however many people are asked. What was done before it is rolled back, unless the saga goes
     on without the step.
     """
-    out, who = Output(as_json=as_json), author(by)
+    out, who = Output(as_json=as_json), author(by, journal)
     if not why.strip():
         raise InputError("--why is empty; say why not, for whoever asked")
     answered = _answer(_found(approval_id, journal), who, why, journal, ssh_key=ssh_key)
@@ -161,7 +159,7 @@ def _answer(
     """Granted where a digest says what, else refused."""
 
     async def whole() -> Approval:
-        async with Coordinator.open(journal, settings=config.settings()) as coordinator:
+        async with coordinator_at(journal) as coordinator:
 
             async def answered(proof: Proof | None) -> Approval:
                 if digest is None:

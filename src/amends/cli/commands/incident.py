@@ -16,7 +16,7 @@ from amends.bootstrap import Coordinator
 from amends.cli import config, session
 from amends.cli.groups import Nouns, show_help
 from amends.cli.ids import with_incident
-from amends.cli.journal import opened_to_read
+from amends.cli.journal import coordinator_at, opened_to_read
 from amends.cli.options import author, with_author, with_journal, with_modules
 from amends.cli.show.incident import doubled, tell_doubled, tell_incident
 from amends.cli.show.output import Output, has_person
@@ -128,7 +128,7 @@ async def _found(journal: Journal, incident_id: str) -> IncidentRow:
 @with_journal
 def assign(*, incident_id: str, owner: str, by: str | None, journal: str, as_json: bool) -> None:
     """Say who sees to an incident."""
-    who, owner = author(by), checked_actor(owner)
+    who, owner = author(by, journal), checked_actor(owner)
 
     async def asked(coordinator: Coordinator) -> None:
         await coordinator.assign_incident(incident_id, owner=owner, by=who)
@@ -143,7 +143,7 @@ def assign(*, incident_id: str, owner: str, by: str | None, journal: str, as_jso
 @with_journal
 def comment(*, incident_id: str, text: str, by: str | None, journal: str, as_json: bool) -> None:
     """Put a remark on record, for whoever looks at an incident next."""
-    who = author(by)
+    who = author(by, journal)
 
     async def asked(coordinator: Coordinator) -> None:
         await coordinator.comment_incident(incident_id, text=text, by=who)
@@ -157,7 +157,7 @@ def _note(
     """Have something put on an incident's record; its saga stays where it is."""
 
     async def whole() -> IncidentRow:
-        async with Coordinator.open(journal, settings=config.settings()) as coordinator:
+        async with coordinator_at(journal) as coordinator:
             await _found(coordinator.journal, incident_id)
             await asked(coordinator)
             return await _found(coordinator.journal, incident_id)
@@ -202,7 +202,7 @@ def retry(
     confirmed, elsewhere it takes --repeat. The exit code is 0 once the saga has ended, whether completed or rolled
     back, 4 if it needs a person again, 6 if another process goes on with it.
     """
-    who, incident_id = author(by), _incident_of(incident_id, journal)
+    who, incident_id = author(by, journal), _incident_of(incident_id, journal)
     if not repeat and not mitigate and not as_json and has_person():
         out = Output(as_json=as_json)
         answer = _asked_to_repeat(out, incident_id, journal)
@@ -278,7 +278,7 @@ def resolve(
     Where other steps are left to be taken back, the modules that declare them have to be named. The exit code is 0 once
     the saga has ended, completed or rolled back, 4 if it needs a person again, 6 if another process goes on with it.
     """
-    who = author(by)
+    who = author(by, journal)
 
     async def asked(coordinator: Coordinator, saga: Saga) -> Ended:
         row = await _found(coordinator.journal, incident_id)

@@ -9,12 +9,10 @@ from typing import Any, TypeVar
 
 import click
 
-from amends.bootstrap import Coordinator
-from amends.cli import config
 from amends.cli.completing import complete_saga
 from amends.cli.groups import Nouns
 from amends.cli.ids import with_whole
-from amends.cli.journal import opened_to_read
+from amends.cli.journal import coordinator_at, opened_to_read
 from amends.cli.options import author, with_author, with_journal
 from amends.cli.session import DONE, NOT_OVER
 from amends.cli.show.output import Output
@@ -61,13 +59,13 @@ def pause(context: click.Context, /, *, journal: str, as_json: bool, by: str | N
     if context.invoked_subcommand is not None:
         return None
 
-    who, why = author(by), given["why"]
+    who, why = author(by, journal), given["why"]
     if not why:
         raise InputError("a pause needs a reason: say with --why what is wrong")
     out = Output(as_json=as_json)
 
     async def whole() -> tuple[int, list[str]]:
-        async with Coordinator.open(journal, settings=config.settings()) as coordinator:
+        async with coordinator_at(journal) as coordinator:
             number = await coordinator.pause(
                 topic=given["topic"],
                 definition=given["definition"],
@@ -123,11 +121,11 @@ def unpause(*, journal: str, as_json: bool, by: str | None, **given: Any) -> Non
     For a person; of one saga, outside development, who has not asked for it themselves. The processes that drive them
     go on by themselves; what no process drives is gone on with by `amends resume` or `amends work`.
     """
-    who = author(by)
+    who = author(by, journal)
     out = Output(as_json=as_json)
 
     async def whole() -> int:
-        async with Coordinator.open(journal, settings=config.settings()) as coordinator:
+        async with coordinator_at(journal) as coordinator:
 
             async def ended(proof: Proof | None) -> int:
                 return await coordinator.unpause(

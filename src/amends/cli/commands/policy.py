@@ -8,11 +8,10 @@ from typing import Final, cast
 import click
 
 from amends.addresses import is_kept
-from amends.bootstrap import Coordinator
 from amends.cli import config
 from amends.cli.groups import Nouns, show_help
 from amends.cli.inputs import read_document, read_moment, read_policy
-from amends.cli.journal import drilled_on, opened_to_read
+from amends.cli.journal import coordinator_at, drilled_on, opened_to_read
 from amends.cli.modules import load_modules
 from amends.cli.options import author, common, with_author, with_journal, with_modules
 from amends.cli.session import finish
@@ -172,10 +171,10 @@ def adopt(*, file: str, why: str, by: str | None, ssh_key: str | None, journal: 
         raise InputError("--why is empty; say why the policy changes")
     if not is_kept(journal):
         raise InputError("a journal in memory is gone with its process; give --journal the path of a file")
-    loaded, who = read_policy(file), author(by)
+    loaded, who = read_policy(file), author(by, journal)
 
     async def whole() -> bool:
-        async with Coordinator.open(journal, settings=config.settings()) as coordinator:
+        async with coordinator_at(journal) as coordinator:
             return await proved(
                 lambda proof: coordinator.adopt(file, by=who, why=why, proof=proof),
                 coordinator.roster,

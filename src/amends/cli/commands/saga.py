@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final, cast
 
 import click
 
-from amends.cli import config, session
+from amends.cli import session
 from amends.cli.completing import complete_saga
 from amends.cli.groups import Nouns, show_help
 from amends.cli.ids import find_whole, with_saga, with_saga_to_find, with_sagas
-from amends.cli.journal import look, looked_at, opened_to_read
+from amends.cli.journal import coordinator_at, look, looked_at, opened_to_read
 from amends.cli.options import author, hint_renamed, renamed, require_named, with_author, with_journal, with_modules
 from amends.cli.session import Follower
 from amends.cli.show.hints import command, has_files, modules_for, read_begun
@@ -75,7 +75,7 @@ def raise_limit(  # noqa: PLR0913 - one for each limit
 
     Without any amount, as much again is allowed of the limit that it has reached. The exit code is that of a run.
     """
-    who = author(by)
+    who = author(by, journal)
 
     async def asked(coordinator: Coordinator, state: Saga) -> Ended:
         session.require_known(state, coordinator.registry, forward=True)
@@ -317,7 +317,7 @@ def watch(*, saga_ids: tuple[str, ...], once: bool, journal: str, as_json: bool)
 @renamed("saga retry", "incident retry")
 def retry(*, saga_id: str, modules: tuple[str, ...], by: str | None, journal: str, as_json: bool) -> int:
     """Try again what a saga's incident stopped at: `amends incident retry`, which takes a saga's id too."""
-    who = author(by)
+    who = author(by, journal)
 
     async def asked(coordinator: Coordinator, state: Saga) -> Ended:
         incident = session.open_incident(state)
@@ -356,7 +356,7 @@ def cancel(
     """
     if plan:
         return show_plan(saga_id, modules=modules, mitigate=mitigate, journal=journal, as_json=as_json)
-    who = author(by)
+    who = author(by, journal)
 
     async def asked(coordinator: Coordinator, state: Saga) -> Ended:
         await session.require_free(coordinator.journal, state)
@@ -383,14 +383,13 @@ def signal(
     The process that drives it goes on within about a second; one that nobody drives is gone on with by `amends resume`
     or `amends work`. A signal that the saga does not wait for is refused, unless it is sent --early.
     """
-    from amends.bootstrap import Coordinator
     from amends.cli.inputs import read_document
 
-    who, value = author(by), cast("Json", read_document(payload, option="--payload"))
+    who, value = author(by, journal), cast("Json", read_document(payload, option="--payload"))
     out = Output(as_json=as_json)
 
     async def whole() -> None:
-        async with Coordinator.open(journal, settings=config.settings()) as coordinator:
+        async with coordinator_at(journal) as coordinator:
             await coordinator.signal(saga_id, name, value, by=who, early=early)
 
     require_journal(journal)
@@ -446,7 +445,7 @@ def check(*, modules: tuple[str, ...], completed: bool, journal: str, as_json: b
 @with_journal
 def retain(*, saga_id: str, why: str, lift: bool, by: str | None, journal: str, as_json: bool) -> None:
     """Keep what a saga held, however old it is: `amends prune` leaves it alone."""
-    _retain(saga_id, why=why, lift=lift, who=author(by), journal=journal, out=Output(as_json=as_json))
+    _retain(saga_id, why=why, lift=lift, who=author(by, journal), journal=journal, out=Output(as_json=as_json))
 
 
 @saga.command("hold", hidden=True)
@@ -458,14 +457,13 @@ def retain(*, saga_id: str, why: str, lift: bool, by: str | None, journal: str, 
 @renamed("saga hold", "saga retain")
 def _hold(*, saga_id: str, why: str, lift: bool, by: str | None, journal: str, as_json: bool) -> None:
     """Keep what a saga held, under the name that this had until 0.1."""
-    _retain(saga_id, why=why, lift=lift, who=author(by), journal=journal, out=Output(as_json=as_json))
+    _retain(saga_id, why=why, lift=lift, who=author(by, journal), journal=journal, out=Output(as_json=as_json))
 
 
 def _retain(saga_id: str, *, why: str, lift: bool, who: str, journal: str, out: Output) -> None:
-    from amends.bootstrap import Coordinator
 
     async def whole() -> None:
-        async with Coordinator.open(journal, settings=config.settings()) as coordinator:
+        async with coordinator_at(journal) as coordinator:
             if lift:
                 await coordinator.lift(saga_id, why=why, by=who)
             else:
@@ -509,7 +507,7 @@ def rollback(  # noqa: PLR0913 - one for each option
     if mitigate and (to is not None or last is not None):
         raise click.UsageError("--mitigate takes all of a saga back; leave out --to and --last")
     partly = to is not None or last is not None
-    who = author(by)
+    who = author(by, journal)
 
     async def asked(coordinator: Coordinator, state: Saga) -> Ended:
         await session.require_free(coordinator.journal, state, partly=partly)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
 import click
 
+from amends.addresses import is_server
 from amends.bootstrap import Coordinator
 from amends.cli import config
 from amends.cli.groups import Nouns, show_help
+from amends.cli.journal import served
 from amends.cli.options import author, with_author, with_journal
 from amends.cli.session import finish
 from amends.cli.show.output import Output, hint
@@ -51,9 +57,13 @@ def create(
     lasts_s = duration_s(expires)
     if lasts_s is None:
         raise InputError(f"--expires {expires} is no time of at most 366d; say 12h or 30d")
-    who = author(by)
+    who = author(by, journal)
+    asked = {"name": name, "scopes": list(scopes), "definitions": list(definitions) or None, "expires": expires}
 
     async def whole() -> NewToken:
+        if is_server(journal):
+            fields = served(journal).send("/tokens", asked)
+            return NewToken(_token(fields), str(fields["secret"]))
         async with Coordinator.open(journal, settings=config.settings()) as coordinator:
             return await Tokens(coordinator.journal, SystemClock()).create(
                 name, scopes=scopes, definitions=definitions, lasts_s=lasts_s, by=who
@@ -75,6 +85,8 @@ def list_tokens(*, is_all: bool, journal: str, as_json: bool) -> None:
     now = SystemClock().now()
 
     async def whole() -> tuple[Token, ...]:
+        if is_server(journal):
+            return tuple(map(_token, served(journal).fetch("/tokens", every="true")["items"]))
         async with Coordinator.open(journal, settings=config.settings()) as coordinator:
             tokens = Tokens(coordinator.journal, SystemClock())
             await tokens.refresh()
@@ -99,9 +111,13 @@ def list_tokens(*, is_all: bool, journal: str, as_json: bool) -> None:
 @with_journal
 def revoke(*, name: str, why: str, by: str | None, journal: str, as_json: bool) -> None:
     """Have every token of NAME, or the one of ID, be good for nothing more."""
-    who = author(by)
+    who = author(by, journal)
 
     async def whole() -> tuple[Token, ...]:
+        if is_server(journal):
+            return tuple(
+                map(_token, served(journal).send(f"/tokens/{quote(name, safe='')}/revoke", {"why": why})["items"])
+            )
         async with Coordinator.open(journal, settings=config.settings()) as coordinator:
             return await Tokens(coordinator.journal, SystemClock()).revoke(name, by=who, why=why)
 
@@ -109,3 +125,17 @@ def revoke(*, name: str, why: str, by: str | None, journal: str, as_json: bool) 
     for one in finish(whole()):
         out.record("token", token_fields(one))
         out.say(f"token {one.id} of {visible(one.name)} is good for nothing any more")
+
+
+def _token(fields: Mapping[str, Any]) -> Token:
+    """A token as a server tells of it: its id is all that it says of the digest."""
+    return Token(
+        name=fields["name"],
+        digest=fields["id"],
+        scopes=tuple(fields["scopes"]),
+        definitions=tuple(fields["definitions"]),
+        by=fields["by"],
+        made_at=fields["made_at"],
+        expires_at=fields["expires_at"],
+        revoked_by=fields["revoked_by"],
+    )

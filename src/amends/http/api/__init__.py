@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from amends.http.api import (
     approvals,
+    caller,
     events,
     evidence,
     incidents,
@@ -32,6 +33,7 @@ from amends.http.problems import problem
 from amends.runtime.values.schema import Schema
 
 _ROOMS: Final = (
+    caller,
     sagas,
     sessions,
     tasks,

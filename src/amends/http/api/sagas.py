@@ -50,18 +50,21 @@ async def list_sagas(  # noqa: PLR0913 - one for each filter
     started_until: int | None = None,
     ended_from: int | None = None,
     ended_until: int | None = None,
+    starts_with: str = "",
+    own: bool = False,
     limit: int = 50,
     page: str | None = None,
 ) -> object:
     """List sagas, newest first.
 
     A label is written name=value; given several times: with all of them. Times are milliseconds of UTC, from one on,
-    until before the other. `next` of a page is `page` of the one after it.
+    until before the other. `starts_with`: how their ids begin. `own`: those too in which amends keeps its own records.
+    `next` of a page is `page` of the one after it.
     """
     found = await at.journal.sagas(
         SagaQuery(
             statuses=None if status is None else tuple(map(checked_status, status)),
-            without=OWN if definition is None else (),
+            without=OWN if definition is None and not own else (),
             definition=definition,
             topic=topic,
             env=env,
@@ -71,6 +74,7 @@ async def list_sagas(  # noqa: PLR0913 - one for each filter
             started_until=started_until,
             ended_from=ended_from,
             ended_until=ended_until,
+            starts_with=starts_with,
             before=page,
             limit=checked_limit(limit),
         )

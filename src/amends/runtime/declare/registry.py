@@ -28,6 +28,9 @@ Name: TypeAlias = tuple[str, int]
 class Registry:
     """A later declaration of a name and version takes the earlier one's place: modules get reloaded, cells rerun."""
 
+    left_alone_s = 60.0
+    """How long an open saga is left to others whose actions are not known here."""
+
     def __init__(self) -> None:
         self._actions: dict[Name, Action[..., Any]] = {}
         self._definitions: dict[Name, SagaDefinition] = {}

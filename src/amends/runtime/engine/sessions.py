@@ -18,9 +18,6 @@ from amends.runtime.engine.handle import Handle
 from amends.runtime.saga.open import OpenDefinition, timer_of, unattended, unknown_actions
 
 _log = logger("amends.engine")
-_LEFT_ALONE_MS: Final = 60_000
-"""How long one that this process does not know the actions of is left to others."""
-
 _LOOK_S: Final = 0.05
 _FOR_EVER_MS: Final = 366 * 86_400_000
 
@@ -50,7 +47,7 @@ class OpenSagas:
         unknown = () if saga.id in self.here else unknown_actions(saga, registry)
         if unknown:
             _log.info("session %s is left to others: this process does not know %s", saga.id, ", ".join(unknown))
-            await book.rest(self._clock.now() + _LEFT_ALONE_MS)
+            await book.rest(self._clock.now() + round(registry.left_alone_s * 1000))
             await self._release(book)
         return not unknown
 

@@ -1,0 +1,182 @@
+"""Kills at the worst moment: of a client between its effect and its report, and of the server under its clients."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import amends
+from amends import Coordinator, Done, Work, action, saga
+from tests.server import storied_shop as shop
+from tests.server.serving import PYTHON, Serving, clean_environment, serving
+
+CLIENT = """
+import asyncio, sys
+from amends import Coordinator
+from tests.server import storied_shop as shop
+
+async def whole():
+    async with Coordinator.connect(sys.argv[1], token=sys.argv[2]) as coordinator:
+        await coordinator.run(shop.plain, "o", id=sys.argv[3])
+
+asyncio.run(whole())
+"""
+at_work, go_on = asyncio.Event(), asyncio.Event()
+
+
+@action("shop.pack", idempotent=True)
+async def pack(order: str) -> str:
+    """Pack, and take as long as the test says."""
+    shop.note(f"pack {order} {amends.key()}")
+    at_work.set()
+    await go_on.wait()
+    return f"packed {order}"
+
+
+@pack.compensation
+async def unpack(done: Done[str]) -> None:
+    shop.note(f"unpack {done.args['order']} {done.result}")
+
+
+@saga("shop.packing")
+async def packing(s: Work, order: str) -> list[str]:
+    return [await s.do(shop.reserve, order), await s.do(pack, order)]
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(shop.WORLD, str(tmp_path / "world"))
+    at_work.clear()
+    go_on.clear()
+    return tmp_path / "world"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Generator[Serving]:
+    with serving(tmp_path / "s", tcp=False) as started:
+        yield started
+
+
+def kill_in_charge(server: Serving, token: str, folder: Path, saga: str) -> None:
+    """Have a client charge, and kill it before it can say so."""
+    hangs = folder / "hangs"
+    hangs.touch()
+    env = {shop.WORLD: os.environ[shop.WORLD], shop.HANGS: str(hangs), "PYTHONPATH": str(Path.cwd())}
+    words = [PYTHON, "-c", CLIENT, server.socket, token, saga]
+    with subprocess.Popen(words, env=clean_environment() | env, stderr=sys.stderr) as client:
+        try:
+            until_hanging(hangs, client)
+        finally:
+            client.kill()
+
+
+def until_hanging(hangs: Path, client: "subprocess.Popen[bytes]") -> None:
+    for _ in range(400):
+        if not hangs.exists():
+            return
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            code = client.wait(0.05)
+            raise AssertionError(f"the client ended with {code} before it had charged")
+    raise AssertionError("the client has not charged")
+
+
+async def until_at_work(handle: Any) -> None:
+    """Raises what ended it before it came to that."""
+    running, packing = asyncio.ensure_future(handle.halt()), asyncio.ensure_future(at_work.wait())
+    await asyncio.wait({running, packing}, return_when=asyncio.FIRST_COMPLETED)
+    packing.cancel()
+    if running.done():
+        raise AssertionError(f"it ended before its second step: {running.result()}")
+    running.cancel()
+
+
+def charges() -> list[str]:
+    return [line for line in shop.lines() if line.startswith("charge")]
+
+
+def test_a_client_killed_between_effect_and_report_goes_on_without_a_second_effect(
+    server: Serving, world: Path, tmp_path: Path
+) -> None:
+    token = server.new_token("agent:shop", "run", definitions=("shop.*",))
+
+    async def again() -> Any:
+        async with Coordinator.connect(server.socket, token=token) as coordinator:
+            return await coordinator.run(shop.plain, "o", id="killed")
+
+    kill_in_charge(server, token, tmp_path, "killed")
+    ended = asyncio.run(again())
+    assert (ended.status, ended.result) == ("completed", {"room": "R-o", "paid": "paid o"})
+    assert len(charges()) == 1
+    assert [line.split()[0] for line in shop.lines()] == ["reserve", "charge"]
+
+
+def test_a_worker_goes_on_with_what_a_killed_client_has_left(server: Serving, world: Path, tmp_path: Path) -> None:
+    token = server.new_token("agent:shop", "run", "view", definitions=("shop.*",))
+
+    async def worked() -> str:
+        async with Coordinator.connect(server.socket, token=token) as coordinator:
+            working = asyncio.ensure_future(coordinator.work())
+            try:
+                async with asyncio.timeout(30):
+                    while True:
+                        rows = await coordinator.list(status="completed", definition="shop.plain")
+                        if rows:
+                            return rows[0].id
+                        await asyncio.sleep(0.05)
+            finally:
+                working.cancel()
+                await asyncio.wait({working})
+
+    kill_in_charge(server, token, tmp_path, "left")
+    assert asyncio.run(worked()) == "left"
+    assert len(charges()) == 1
+
+
+def test_a_server_killed_under_a_client_finds_what_it_had_done(world: Path, tmp_path: Path) -> None:
+    async def whole() -> Any:
+        with contextlib.ExitStack() as servers:
+            first = await asyncio.to_thread(servers.enter_context, serving(tmp_path / "s", tcp=False))
+            async with Coordinator.connect(first.socket, token=first.token) as coordinator:
+                handle = await coordinator.start(packing, "o", id="outlived")
+                await until_at_work(handle)
+                await asyncio.to_thread(first.stop, signal.SIGKILL)
+                await asyncio.to_thread(servers.enter_context, serving(tmp_path / "s", tcp=False))
+                go_on.set()
+                return await handle
+
+    ended = asyncio.run(whole())
+    assert (ended.status, ended.result) == ("completed", ["R-o", "packed o"])
+    packed = [line for line in shop.lines() if line.startswith("pack")]
+    assert len(set(packed)) == 1, "an attempt that was lost is made again with its key"
+
+
+def test_a_server_killed_in_a_rollback_goes_on_with_it_and_loses_no_task(world: Path, tmp_path: Path) -> None:
+    go_on.set()
+
+    async def whole() -> str:
+        with contextlib.ExitStack() as servers:
+            first = await asyncio.to_thread(servers.enter_context, serving(tmp_path / "s", tcp=False))
+            async with Coordinator.connect(first.socket, token=first.token) as coordinator:
+                await coordinator.run(packing, "o", id="back")
+                cancelling = asyncio.ensure_future(coordinator.cancel("back"))
+                while (await coordinator.server.get("/sagas/back"))["status"] != "rolling_back":
+                    await asyncio.sleep(0.02)
+                await asyncio.to_thread(first.stop, signal.SIGKILL)
+                await asyncio.to_thread(servers.enter_context, serving(tmp_path / "s", tcp=False))
+                working = asyncio.ensure_future(coordinator.work())
+                try:
+                    async with asyncio.timeout(60):
+                        return str((await cancelling).status)
+                finally:
+                    working.cancel()
+                    await asyncio.wait({working})
+
+    assert asyncio.run(whole()) == "rolled_back"
+    assert [line.split()[0] for line in shop.lines()] == ["reserve", "pack", "unpack", "release"]
