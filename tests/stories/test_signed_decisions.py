@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from amends import Coordinator, Done, Fatal, Limit, Limits, Registry, SagaDefinition, Work, action
+from amends import Coordinator, Done, Fatal, Limit, Limits, Registry, SagaDefinition, Work, action, to_checkpoint
+from amends.core.words.contracts import Topic
 from tests.security.proved import Shop, signer
 
 Story = Callable[["Workshop", Coordinator], Awaitable[str]]
@@ -31,6 +32,8 @@ class Workshop(Shop):
                 raise Fatal("not now")
 
         async def serve(s: Work) -> str:
+            if await s.checkpoint("begun") is not None:
+                return "less"
             await s.do(work, 1)
             await s.do(work, 2)
             await s.wait_for("go")
@@ -69,6 +72,14 @@ async def unpaused_after_a_limit(shop: Workshop, coordinator: Coordinator) -> st
     return await until(coordinator, "completed")
 
 
+async def back_to_a_checkpoint_at_a_limit(shop: Workshop, coordinator: Coordinator) -> str:
+    shop.world += ["undid 1"]  # it is taken back at the first try
+    assert (
+        await shop.started(coordinator, Limits(steps=Limit(1, then=to_checkpoint("begun", "do less")))) == "completed"
+    )
+    return await until(coordinator, "completed")
+
+
 async def called_at_a_limit(shop: Workshop, coordinator: Coordinator) -> str:
     assert await shop.started(coordinator, Limits(steps=Limit(1, then="call"))) == "incident"
     await coordinator.retry_incident("w-1/1", by=KIM, proof=signer(shop.kim), wait=False)
@@ -88,6 +99,18 @@ async def paused_alone_and_with_all(shop: Workshop, coordinator: Coordinator) ->
     return await until(coordinator, "completed")
 
 
+async def left_alone_by_its_agent(shop: Workshop, coordinator: Coordinator) -> str:
+    work = coordinator.registry.action(Topic("account.work"), 1)
+    async with coordinator.session("agent", id="w-1", idle=0.05) as s:
+        await s.do(work, 1)
+        async with asyncio.timeout(30):
+            while [one async for one in coordinator.incidents()] == []:
+                await asyncio.sleep(0.01)
+        await s.do(work, 2)
+        assert [one async for one in coordinator.incidents()] == []
+    return await until(coordinator, "completed")
+
+
 async def taken_back_with_an_incident(shop: Workshop, coordinator: Coordinator) -> str:
     assert await shop.started(coordinator) == "waiting"
     await coordinator.pause(saga="w-1", why="a look", by=KIM)
@@ -100,7 +123,15 @@ async def taken_back_with_an_incident(shop: Workshop, coordinator: Coordinator) 
 
 
 @pytest.mark.parametrize(
-    "story", [unpaused_after_a_limit, called_at_a_limit, paused_alone_and_with_all, taken_back_with_an_incident]
+    "story",
+    [
+        unpaused_after_a_limit,
+        back_to_a_checkpoint_at_a_limit,
+        called_at_a_limit,
+        paused_alone_and_with_all,
+        left_alone_by_its_agent,
+        taken_back_with_an_incident,
+    ],
 )
 def test_what_follows_from_a_signed_decision_is_proved_with_it(tmp_path: Path, story: Story) -> None:
     async def whole() -> None:

@@ -43,6 +43,7 @@ SIGNABLE: dict[str, tuple[str, tuple[str, ...]]] = {
 CHANGES = ("person.enrolled/1", "person.revoked/1")
 RESUMING = ("work.resumed/1", "rollback.resumed/1")
 FOLLOWING = ("limit.raised/1", *RESUMING)
+BESIDE = ("rollback.started/1", "saga.paused/1", "limit.reached/1", "incident.opened/1", "approval.requested/1")
 CLOSING = ("incident.retried/1", "incident.resolved/1")
 SHOWN_NAMES = ("topic", "args", "requester", "env", "policy", "rule", "expires_at", "request")
 Affine = tuple[int, int] | None
@@ -371,6 +372,42 @@ class People:
         return text
 
 
+class Course:
+    """How a saga came to stand where it does, as far as that says which entries need no signature of their own."""
+
+    def __init__(self) -> None:
+        self.is_own = self.is_wide = False
+        self.again, self.tells = (0, ""), dict[str, bool]()
+
+    def takes(self, name: str, number: int, fields: dict[str, str], by: str) -> bool:
+        """Whether it is no decision, but says which others follow from one."""
+        if name == "saga.paused/1":
+            self.is_own = self.is_own or (fields.get("pause", "0") == "0" and by != "system:family")
+            self.is_wide = not self.is_own
+        elif name == "limit.reached/1":
+            self.again = (number + 1, fields["limit"]) if fields["then"] == '"to_checkpoint"' else (0, "")
+        elif name == "incident.opened/1":
+            self.tells.setdefault(fields["incident"], fields["kind"] == '"idle"')
+        else:
+            return False
+        return True
+
+    def exempts(self, name: str, number: int, fields: dict[str, str], by: str, following: str) -> bool:
+        if "signed" in fields:
+            return False
+        if name in RESUMING:
+            was_held, self.is_wide = self.is_wide, False
+            return was_held
+        if not by.startswith("system:"):
+            return False
+        if name == "limit.raised/1":
+            return self.again == (number, fields["limit"])
+        if name == "incident.resolved/1":
+            is_over = self.tells.get(fields["incident"], False) or following == "incident.opened/1"
+            return fields["settled"] == "[]" and is_over
+        return name == "content.removed/1"
+
+
 class Names:
     """Takes entries in their order, and what is kept beside them; then says which decisions are not proved."""
 
@@ -379,8 +416,7 @@ class Names:
         self.sagas, self.wanted, self.payloads = dict[str, list[dict[str, Any]]](), set[str](), dict[str, str]()
 
     def take(self, entry: dict[str, Any], needs: list[str]) -> None:
-        beside = ("rollback.started/1", "saga.paused/1", "approval.requested/1")
-        is_kept = entry["name"] in SIGNABLE or entry["name"] in beside or entry["saga"] == PEOPLE_SAGA
+        is_kept = entry["name"] in SIGNABLE or entry["name"] in BESIDE or entry["saga"] == PEOPLE_SAGA
         if is_kept and entry["body"][:1] == "{":
             self.sagas.setdefault(entry["saga"], []).append(dict(entry))
             self.wanted.update(needs)
@@ -429,8 +465,9 @@ class Names:
                     yield entry, why
 
     def judge_saga(self, people: People, entries: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
-        shown, good, used, is_wide, is_own = dict[str, str](), dict[int, str](), set[str](), False, False
-        names, unsure = dict[int, str](), list[tuple[dict[str, Any], str]]()
+        shown, good, used, course = dict[str, str](), dict[int, str](), set[str](), Course()
+        names = {one["number"]: one["name"] for one in entries if one["name"] != "approval.requested/1"}
+        unsure = list[tuple[dict[str, Any], str]]()
         for stored in entries:
             try:
                 entry = self.whole(stored)
@@ -441,27 +478,21 @@ class Names:
                     if hashlib.sha256(fields["shown"].encode()).hexdigest() != text_in(fields["digest"]):
                         yield stored, "what was shown does not have the digest that it says"
                     continue
-                names[entry["number"]] = name
-                if name == "saga.paused/1":
-                    is_own = is_own or fields.get("pause", "0") == "0"
-                    is_wide = not is_own
+                if course.takes(name, entry["number"], fields, by):
                     continue
-                is_signed = "signed" in fields
-                goes_back = name == "rollback.resumed/1" and by.startswith("system:") and not is_signed
-                if name == "rollback.started/1" or goes_back:
-                    good[entry["number"]], is_own = by, False
+                resumes = name == "rollback.resumed/1" and by.startswith("system:") and "signed" not in fields
+                if name == "rollback.started/1" or resumes:
+                    good[entry["number"]], course.is_own = by, False
                     continue
-                if name in FOLLOWING and is_wide and not is_signed:
-                    continue
-                if name == "content.removed/1" and by.startswith("system:") and not is_signed:
+                if course.exempts(name, entry["number"], fields, by, names.get(entry["number"] + 1, "")):
                     continue
                 try:
                     used.add(people.signed_text(entry, shown.get(step, ""), used))
                     good[entry["number"]], self.proved = by, self.proved + 1
-                    is_own = is_own and name not in RESUMING
+                    course.is_own = course.is_own and name not in RESUMING
                 except (ValueError, LookupError) as exc:
                     if name in RESUMING and self.is_consequence(entry, good, names):
-                        is_own = False
+                        course.is_own = False
                     else:
                         unsure.append((entry, str(exc)))
             except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as exc:

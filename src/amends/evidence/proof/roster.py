@@ -208,9 +208,60 @@ _CLOSES: Final = frozenset({"incident.retried/1", "incident.resolved/1"})
 _LETS_GO: Final = _FOLLOWS | _CLOSES
 """Decisions by which a saga goes on; several are made in one go."""
 _TURNS_BACK: Final = "rollback.started/1"
-_PAUSED: Final = "saga.paused/1"
-BESIDE: Final = frozenset({_TURNS_BACK, _PAUSED})
+_OPENED: Final = "incident.opened/1"
+_FAMILY: Final = "system:family"
+"""Who stops a child with its parent, and lets it go on with that."""
+BESIDE: Final = frozenset({_TURNS_BACK, "saga.paused/1", "limit.reached/1", _OPENED})
 """Entries that are no decisions, and say which others follow from one."""
+
+
+@dataclass(slots=True)
+class _Course:
+    """How a saga came to stand where it does, as far as that says which entries need no signature of their own."""
+
+    is_own: bool = False
+    """It was paused alone, and that is not over."""
+    is_wide: bool = False
+    """It was paused with many, or with its parent."""
+    again: tuple[int, str] = (0, "")
+    """Where a limit would be raised for a way back to a checkpoint, and which."""
+    tells: dict[str, bool] = field(default_factory=dict[str, bool])
+    """Incidents, and whether each only tells that nobody is there."""
+
+    def takes(self, one: SignableDecision, fields: dict[str, str], by: str) -> bool:
+        """Whether it is no decision, but one of `BESIDE`."""
+        match one.name:
+            case "saga.paused/1":
+                self.is_own = self.is_own or (fields.get("pause", "0") == "0" and by != _FAMILY)
+                self.is_wide = not self.is_own
+            case "limit.reached/1":
+                goes_back = fields.get("then") == '"to_checkpoint"'
+                self.again = (one.number + 1, fields.get("limit", "")) if goes_back else (0, "")
+            case "incident.opened/1":
+                self.tells.setdefault(fields.get("incident", ""), fields.get("kind") == '"idle"')
+            case _:
+                return False
+        return True
+
+    def exempts(self, one: SignableDecision, fields: dict[str, str], by: str, following: str) -> bool:
+        """Whether nobody has to sign it: what held the saga was no decision about it, or the runtime did it by itself.
+
+        It allows as much again where a limit has a saga go back to a checkpoint, closes an incident that only told
+        something or that another one takes the place of, and removes by the rule of whoever runs the journal.
+        """
+        if "signed" in fields:
+            return False
+        if one.name in _RESUMES:
+            was_held, self.is_wide = self.is_wide, False
+            return was_held
+        if not by.startswith("system:"):
+            return False
+        if one.name == _RAISED:
+            return self.again == (one.number, fields.get("limit"))
+        if one.name == "incident.resolved/1":
+            is_over = self.tells.get(fields.get("incident", ""), False) or following == _OPENED
+            return fields.get("settled") == "[]" and is_over
+        return one.name == REMOVED
 
 
 @dataclass(slots=True)
@@ -218,8 +269,10 @@ class SagaDecisions:
     """Decisions of one saga, judged in order: each has to be signed, or to follow from one that is.
 
     What follows: in one go with a signed decision that lets a saga go on, by the same author, and after it, the saga
-    does; so does one that a pause of many held, once that is over, which is signed itself; and where somebody has a
-    saga go back, its incidents are closed. A pause of this saga alone is ended by a signature, or by going back.
+    does; so does one that a pause of many held, or of its parent, once that is over, which is signed itself; and where
+    somebody has a saga go back, its incidents are closed. A pause of this saga alone is ended by a signature, or by
+    going back. The runtime itself allows as much again where a limit has a saga go back to a checkpoint, and closes
+    an incident that told that nobody was there.
     """
 
     roster: Roster
@@ -232,32 +285,28 @@ class SagaDecisions:
         names = {one.number: one.name for one in decisions}
         good: dict[int, str] = {}
         unsure: list[tuple[SignableDecision, str]] = []
-        is_wide = is_own = False
+        course = _Course()
         for one in decisions:
-            by, is_unsigned = author(one.body), '"signed":' not in one.body
-            if one.name == _PAUSED:
-                is_own = is_own or fields_of(one.body).get("pause", "0") == "0"
-                is_wide = not is_own
+            fields, by = fields_of(one.body), author(one.body)
+            if course.takes(one, fields, by):
                 continue
-            goes_back = one.name == "rollback.resumed/1" and by.startswith("system:") and is_unsigned
-            if one.name == _TURNS_BACK or goes_back:
-                good[one.number], is_own = by, False
+            resumes = one.name == "rollback.resumed/1" and by.startswith("system:") and "signed" not in fields
+            if one.name == _TURNS_BACK or resumes:
+                good[one.number], course.is_own = by, False
                 continue
-            if one.name in _FOLLOWS and is_wide and is_unsigned:
-                continue  # what held it was no decision about this saga
-            if one.name == REMOVED and by.startswith("system:") and is_unsigned:
-                continue  # by the rule of whoever runs the journal, and no person's decision
+            if course.exempts(one, fields, by, names.get(one.number + 1, "")):
+                continue
             try:
                 self.used.add(self.roster.checked(one, self.used))
                 good[one.number] = by
                 self.proved += 1
             except AmendsError as exc:
                 if one.name in _RESUMES and self._follows(one, good, names):
-                    is_own = False
+                    course.is_own = False
                 else:
                     unsure.append((one, str(exc)))
                 continue
-            is_own = is_own and one.name not in _RESUMES
+            course.is_own = course.is_own and one.name not in _RESUMES
         for one, why in unsure:
             if not self._follows(one, good, names):
                 tell(one, why)
