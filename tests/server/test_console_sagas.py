@@ -35,7 +35,7 @@ def test_the_overview_counts_what_waits_and_what_went_wrong(anna: Person) -> Non
     for said in (
         "3 waiting for a person",
         "need attention",
-        "rolled back today",
+        "rolled back in 24 h",
         "Last 24 hours",
         "asks-1",
         "broken-1",
