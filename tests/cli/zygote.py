@@ -39,6 +39,7 @@ FRESH: Final = (
     "amends.__main__",
     "amends.cli.commands.changeset",
     "amends.cli.commands.conflicts",
+    "amends.cli.demo.console",
     "amends.cli.demo.demo",
     "amends.cli.demo.trip",
     "amends.runtime.files.by_hand",
