@@ -1,11 +1,14 @@
 """A client of a server for tests: JSON in and out, a new key for each request unless one is given."""
 
 import uuid
+from time import monotonic
 from typing import Any, Self, cast
 
 import httpx2
 
 from tests.server.serving import Serving
+
+_PATIENCE_S = 40.0
 
 
 class Client:
@@ -41,11 +44,14 @@ class Client:
 
     def until(self, saga: str, name: str) -> None:
         """Wait for an entry of this name, by the stream of events."""
+        since = monotonic()
         with self.http.stream("GET", "/v1/events", params={"saga": saga, "after": 0}) as stream:
             for line in stream.iter_lines():
                 if line.startswith(f"event: {name}/"):
                     return
-        raise AssertionError(f"the stream ended before {name} of {saga}")
+                if monotonic() - since > _PATIENCE_S:  # a line comes every 15 s at least
+                    break
+        raise AssertionError(f"{saga} came not to {name}, but to {', '.join(self.names(saga))}")
 
     def __enter__(self) -> Self:
         return self

@@ -14,6 +14,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+import amends.http.serve
 from amends.__main__ import main
 from amends.http.keys import AnswerWays, Keys, Known, Request
 
@@ -42,7 +43,5 @@ class MortalKeys(Keys):
 
 
 if __name__ == "__main__":
-    import amends.http.serve
-
-    amends.http.serve.Keys = MortalKeys  # type: ignore[misc] # the same, but for its end
+    vars(amends.http.serve)["Keys"] = MortalKeys
     main()

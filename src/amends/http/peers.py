@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from starlette.requests import HTTPConnection
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from amends.core.state.deciders import checked_name
 from amends.errors import InputError, JournalAccessError
@@ -42,7 +42,8 @@ class PeerProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        is_asked = self.cycle is not None and not self.cycle.response_complete
+        cycle: RequestResponseCycle | None = self.cycle
+        is_asked = cycle is not None and not cycle.response_complete
         if is_asked:
             self._be_patient()
         elif self._slow is None:
