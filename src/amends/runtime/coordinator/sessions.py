@@ -17,7 +17,7 @@ from amends.errors import InputError, RefusedError
 from amends.runtime.declare.action import checked_topic
 from amends.runtime.declare.limits import Limits, journaled
 from amends.runtime.declare.names import checked_actor, checked_id, checked_labels, require_own_id
-from amends.runtime.engine.handle import Ended
+from amends.runtime.engine.handle import Ended, Handle
 from amends.runtime.engine.local import LocalEngine
 from amends.runtime.saga.open import ON_IDLE, Idle, OnIdle
 from amends.runtime.saga.session import Session
@@ -105,8 +105,9 @@ class Sessions(ABC):
             if state.open_incidents and not state.works:
                 raise RefusedError(f"session {saga} has stopped at an incident: {state.open_incidents[-1].why}")
             if (running := self._engine.running(saga)) is not None:
-                _ = await running.halt()  # this worker just settles what was lost
-                continue
+                if await _is_served(session, running):
+                    return True
+                continue  # this worker has just settled what was lost
             if await self._engine.take_up_session(saga) is not None:
                 return True
             if self._clock.elapsed() - since >= wait_s:
@@ -147,6 +148,18 @@ class Sessions(ABC):
 
     @abstractmethod
     async def cancel(self, saga: str, *, why: str = ..., by: str | None = ..., mitigate: bool = ...) -> Ended: ...
+
+
+async def _is_served(session: Session, running: Handle) -> bool:
+    """Whether what is driven here is this session, which a worker of this process took up; else wait for its halt."""
+    opened: asyncio.Future[Any] = asyncio.ensure_future(session.opened.wait())
+    halted: asyncio.Future[Any] = asyncio.ensure_future(running.halt())
+    try:
+        await asyncio.wait({opened, halted}, return_when=asyncio.FIRST_COMPLETED)
+        return session.opened.is_set()
+    finally:
+        opened.cancel()
+        halted.cancel()
 
 
 class _Host:

@@ -129,7 +129,7 @@ class Session:
         self._drive: Drive | None = None
         self._broken: AmendsError | None = None  # why nothing more could be written, when it was last driven here
         self._context: Context | None = None
-        self._opened = asyncio.Event()
+        self.opened = asyncio.Event()
         self._stirred = asyncio.Event()
         self._leaving: asyncio.Future[_Leaving] = asyncio.get_running_loop().create_future()
         self._under_way: set[asyncio.Task[Any]] = set()
@@ -246,11 +246,11 @@ class Session:
     def _open(self, drive: Drive) -> None:
         self._drive, self._context = drive, copy_context()
         self._last = drive.run.around.clock.elapsed()
-        self._opened.set()
+        self.opened.set()
 
     async def _shut(self) -> None:
         self._drive = None
-        self._opened.clear()
+        self.opened.clear()
         for task in self._under_way:
             task.cancel()
         if self._under_way:
@@ -288,11 +288,11 @@ class Session:
         while self._drive is None:
             if self._leaving.done():
                 raise SessionOverError(f"session {self.id} was left; open it again to go on with it")
-            opened: asyncio.Future[Any] = asyncio.ensure_future(self._opened.wait())
+            opened: asyncio.Future[Any] = asyncio.ensure_future(self.opened.wait())
             halted: asyncio.Future[Any] = asyncio.ensure_future(self._host.halted(self.id))
             try:
                 await asyncio.wait({opened, halted}, return_when=asyncio.FIRST_COMPLETED)
-                if not self._opened.is_set() and halted.done():
+                if not self.opened.is_set() and halted.done():
                     stands: Standing = halted.result()
                     if stands.status is not SagaStatus.PAUSED:
                         if self._broken is not None:
