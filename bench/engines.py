@@ -153,7 +153,7 @@ def of(kind: str, postgres: PostgresServer) -> Cost:
         address = "" if server is None else server.address
         words = [sys.executable, "-m", "bench.engines", "worker", kind, journal, address, str(port)]
         worker = stack.enter_context(subprocess.Popen(words, cwd=HERE, stdout=subprocess.PIPE, text=True))
-        stack.callback(worker.send_signal, signal.SIGTERM)
+        stack.callback(worker.send_signal, signal.SIGINT)  # Restate's SDK takes SIGTERM to itself
         assert worker.stdout is not None
         worker.stdout.readline()
         if isinstance(server, RestateServer):
@@ -168,7 +168,7 @@ async def be_worker(kind: str, journal: str, address: str, port: int) -> None:
     if kind == "Restate":
         await serve(opened, address, port, told)
         return
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, told.set)
     async with opened as coordinator:
         if kind == "Temporal":
             working = asyncio.ensure_future(TemporalEngine(coordinator, await connected(address)).work())
@@ -191,7 +191,7 @@ async def serve(opened: object, address: str, port: int, told: asyncio.Event) ->
         listening.bind(("127.0.0.1", port))
         config.bind, config.errorlog = [f"fd://{listening.detach()}"], None
     print("ready", flush=True)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, told.set)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, told.set)
     await served(saga_app(opened, ingress=address), config, shutdown_trigger=told.wait)  # type: ignore[arg-type]  # it is one
 
 

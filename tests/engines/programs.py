@@ -172,6 +172,14 @@ async def _restate(journal: str, address: str, port: int) -> None:
     await serve(saga_app(opened, ingress=address), config, shutdown_trigger=_told_to_end())
 
 
+def app() -> Any:
+    """A worker that Restate calls, as hypercorn's command line has it."""
+    from amends.adapters.restate import saga_app
+
+    journal, ingress = os.environ["AMENDS_TEST_JOURNAL"], os.environ["AMENDS_TEST_INGRESS"]
+    return saga_app(Counted.open(journal, settings=settings(), signals=False), ingress=ingress)
+
+
 async def _temporal(journal: str, address: str, port: int) -> None:
     from amends.adapters.temporal import TemporalEngine
 

@@ -173,7 +173,8 @@ async def staged(
         stack.callback(_end, stage)
         for _ in range(workers):
             stage.add_worker()
-        await asyncio.to_thread(stage.register)
+        if workers:
+            await asyncio.to_thread(stage.register)
         yield stage
 
 
