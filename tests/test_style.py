@@ -69,8 +69,8 @@ BANNED_VERBS = listed("process handle manage")
 TRADE_WORDS = listed(
     """
     access adapters address addresses agents ai amends ancestors annotations answers api app append apply asking attest
-    background backward bearer bootstrap bounded branches built by callers cases check checks children choices cli clock
-    clocks cloudevents codec command commands compatibility completing conditions config confining conflicts console
+    background backward bearer bootstrap bounded branches built by caller callers cases check checks children choices cli
+    clock clocks cloudevents codec command commands compatibility completing conditions config confining conflicts console
     contents context control copying core courier couriers covering crash database dataclass deadlines decide deciders
     declare decorators definition delta demo described diff disk displaced doctor draft drilling drive driver dry ed
     effects engine entries environment environments errors events examine exceptions exchange executor explain exporting
@@ -83,9 +83,9 @@ TRADE_WORDS = listed(
     projection proof protocol provenance pruning public pydantic queue rates read reader reading reasons rebase
     recompute record records recovery references refusals rehearsal remote remove replay report requests require
     resolving restate results resume retention revert reviewing run running runtime sagafile samples scan schedule
-    schema seal secrets sequencer serve servers session settings shapes sharing shell show sign signature signing
+    schema seal secrets sequencer serve server servers session settings shapes sharing shell show sign signature signing
     simulation source spans sqlite stack stage standalone starting state store story strict suite syscalls tables
-    tally target telemetry templates temporal testing text thread threads three timeline token tokens tools topics
+    tally target tasks telemetry templates temporal testing text thread threads three timeline token tokens tools topics
     transfer transitions tree trip trust turn types upgrade upstream validate validation values verify verifying views
     visit vocabulary waits walk way webhook whiteouts whole work worker workspace world writer writes writing yaml
     """

@@ -26,6 +26,7 @@ AmendsError
 │   ├── SessionOverError        a session that has ended, goes back or was left is asked for another step
 │   │   └── SessionNotOpenError (of a server) it was started anew, or has let the session go: open it again
 │   ├── ProofError              a decision is not proved by a signature, or a journal has another root
+│   │   └── UnsignedError       (of a server) it has to be signed, and this is the text
 │   ├── PolicyNotInForceError   a policy is named that nobody has adopted on this journal
 │   └── DivergedError           the code asks for something else than the journal remembers
 ├── WaitTimeoutError            nobody sent what a saga waited for in time; also a TimeoutError
@@ -81,6 +82,7 @@ AmendsError
     ├── PayloadRemovedError     what an entry held was removed, as retention asks; only its digest is kept
     └── ForkedError             used in a child of the process that opened it
 
+Reported                        no error, and no Exception: how a call ended that was made elsewhere
 ApprovalPending                 no error, and no Exception: people are asked, and a step's caller does not wait
 """
 
@@ -179,6 +181,17 @@ class ApprovalPending(BaseException):
         self.digest, self.expires_at = digest, expires_at
 
 
+class Reported(BaseException):
+    """Raised by a function whose call is made elsewhere: how it ended there, as whoever made it says.
+
+    No Exception: what an action's contract says of its exceptions is nothing to this. `outcome` is an Outcome.
+    """
+
+    def __init__(self, outcome: object) -> None:
+        super().__init__(outcome)
+        self.outcome = outcome
+
+
 class StepError(AmendsError):
     """A step has ended badly; leaving the saga's function, it starts the rollback.
 
@@ -258,6 +271,14 @@ class PolicyNotInForceError(RefusedError):
 
 class ProofError(RefusedError):
     """A decision is not proved by a signature of an enrolled person, or a journal has another root than was told."""
+
+
+class UnsignedError(ProofError):
+    """Said by a server: a decision has to be signed, and `statement` is the text."""
+
+    def __init__(self, message: str, statement: str = "") -> None:
+        super().__init__(message)
+        self.statement = statement
 
 
 class SessionOverError(RefusedError):

@@ -1,7 +1,6 @@
 """The example in TypeScript, compiled and run by node before a real server: killed, taken up again, taken back."""
 
 import json
-import os
 import shutil
 import subprocess
 from collections.abc import Generator
@@ -47,7 +46,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("typescript")
     for file in (ROOT / "examples" / "typescript").iterdir():
         shutil.copy(file, folder)
-    os.symlink(NODE / "node_modules", folder / "node_modules")
+    (folder / "node_modules").symlink_to(NODE / "node_modules")
     compiled = subprocess.run(
         ["node", str(NODE / "node_modules/typescript/bin/tsc"), "--project", str(folder)],
         capture_output=True,

@@ -8,7 +8,7 @@ needs, each a task, and reports. Where the server is started anew, a session is 
 from __future__ import annotations
 
 import asyncio
-import secrets
+import hmac
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import aclosing, suppress
 from contextvars import copy_context
@@ -30,12 +30,12 @@ from amends.errors import (
 from amends.http.actions import RemoteAction, RemoteRegistry
 from amends.http.callers import Caller
 from amends.http.feed import Feed
-from amends.http.tasks import Task, Tasks, asked_by
+from amends.http.tasks import Task, Tasks, asked_by, new_token
 from amends.journal.port.journal import Entry
 from amends.logs import logger
 from amends.remote.contracts import DeclaredContract, contract_of, sources
 from amends.remote.errors import step_error_fields
-from amends.remote.outcomes import Report
+from amends.remote.outcomes import CallReport
 from amends.runtime.declare.limits import Limits
 from amends.runtime.saga.open import OnIdle
 from amends.runtime.saga.session import Session
@@ -47,11 +47,11 @@ Fields = dict[str, object]
 TAKE_UP_S: Final = 5.0
 _log = logger("amends.http")
 _ENDS: Final = frozenset({"saga.completed/1", "saga.rolled_back/1", "saga.mitigated/1"})
-_GONE: Final[Report] = {"outcome": "lost", "why": "whoever made the call has gone: its session was taken up again"}
+_GONE: Final[CallReport] = {"outcome": "lost", "why": "whoever made the call has gone: its session was taken up again"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
+class OpenRequest:
     """A session as it is asked for."""
 
     name: str
@@ -102,12 +102,12 @@ class StepUnderWay:
         self.doing.cancel()
 
     def abandon(self, tasks: Tasks) -> None:
-        """Whoever made its calls has gone."""
+        """Say that whoever made its calls has gone."""
         if self._offered is not None and self._offered.taken.is_set():
             tasks.end(self._offered, _GONE if self._offered.part != "probe" else {**_GONE, "outcome": "lost"})
 
     async def stand(self, wait_s: float) -> Fields:
-        """What its asker has to do next, or how it ended; `running` where neither is known in time."""
+        """Say what its asker has to do next, or how it ended; `running` where neither is known in time."""
         until = asyncio.get_running_loop().time() + wait_s
         while True:
             self._news.clear()
@@ -169,7 +169,7 @@ class OpenSession:
 
     def require_holder(self, holder: str, caller: Caller) -> None:
         """Raises SessionOverError for whoever does not hold it."""
-        if caller.name != self.actor or not secrets.compare_digest(holder.encode(), self.holder.encode()):
+        if caller.name != self.actor or not hmac.compare_digest(holder.encode(), self.holder.encode()):
             raise SessionOverError(
                 f"session {self.id} was taken up by somebody else, or opened anew: open it again, by its id, to go on"
             )
@@ -203,7 +203,7 @@ class OpenSessions:
     # -- opening ------------------------------------------------------------------------------------------------------
 
     async def open(
-        self, asked: Opening, caller: Caller, contracts: list[DeclaredContract], wait_s: float
+        self, asked: OpenRequest, caller: Caller, contracts: list[DeclaredContract], wait_s: float
     ) -> OpenSession:
         """Open a session, or take one up: the caller holds it from now on. It may not be ready within `wait_s`."""
         caller.require_definition(asked.name)
@@ -225,7 +225,7 @@ class OpenSessions:
             for step in tuple(one.steps.values()):
                 step.abandon(self._tasks)
         one.client = asked.client
-        one.holder = secrets.token_urlsafe(18)
+        one.holder = new_token()
         one.contracts.update(declared)
         await asyncio.wait({one.opened}, timeout=wait_s)
         if one.opened.done() and one.opened.exception() is not None:
@@ -235,7 +235,7 @@ class OpenSessions:
     def _declared(self, declared: DeclaredContract) -> RemoteAction:
         return self._registry.remote(contract_of(declared), sources(declared))
 
-    async def _own(self, one: OpenSession, asked: Opening) -> None:
+    async def _own(self, one: OpenSession, asked: OpenRequest) -> None:
         try:
             async with self._coordinator.session(
                 asked.name,

@@ -8,7 +8,7 @@ reported before its time is up, is lost.
 from __future__ import annotations
 
 import asyncio
-import secrets
+import base64
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -16,12 +16,12 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from amends.clock import Clock
+from amends.clock import Clock, new_secret
 from amends.core.words.outcomes import Failed
 from amends.core.words.values import Json, SagaId, StepId
-from amends.errors import UnknownError
-from amends.remote.outcomes import Report, ended, require_fitting
-from amends.runtime.drive.executor import Part, Reported
+from amends.errors import Reported, UnknownError
+from amends.remote.outcomes import CallReport, ended, require_fitting
+from amends.runtime.drive.executor import Part
 
 LIVELY_S: Final = 90.0
 """How long a worker that has asked for tasks of a topic is believed to be there."""
@@ -46,7 +46,7 @@ class Task:
     timeout_s: float | None
     given: Mapping[str, Json]
     """Its arguments, and whatever else its function is given."""
-    report: asyncio.Future[Report] = field(default_factory=asyncio.Future[Report])
+    report: asyncio.Future[CallReport] = field(default_factory=asyncio.Future[CallReport])
     taken: asyncio.Event = field(default_factory=asyncio.Event)
     under_way: UnderWay | None = None
 
@@ -232,8 +232,8 @@ class Tasks:
             )
         return task
 
-    def end(self, task: Task, report: Report) -> bool:
-        """Report how a task ended; false where that is known already, or it is too late. Raises InputError."""
+    def end(self, task: Task, report: CallReport) -> bool:
+        """CallReport how a task ended; false where that is known already, or it is too late. Raises InputError."""
         require_fitting(report, task.part)
         if task.report.done():
             return False
@@ -243,4 +243,5 @@ class Tasks:
 
 
 def new_token() -> str:
-    return secrets.token_urlsafe(18)
+    """A text that nobody can guess."""
+    return base64.urlsafe_b64encode(new_secret(18)).decode()

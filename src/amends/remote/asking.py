@@ -1,4 +1,4 @@
-"""What a client asks a server about sagas that it does not drive itself: lists, approvals, incidents, decisions.
+"""Questions of a client about sagas that it does not drive itself, and its decisions: lists, approvals, incidents.
 
 Answers are the rows that a coordinator on a journal gives; one thing shown whole is the object that the server tells.
 """
@@ -12,12 +12,12 @@ from os import PathLike
 from typing import Any, Final, Literal, TypeVar, cast
 from urllib.parse import quote
 
+from amends.clock import SystemClock
 from amends.core.events import IncidentKind
 from amends.core.transitions import SagaStatus
 from amends.core.words.values import Json, SagaId
-from amends.errors import InputError
+from amends.errors import InputError, UnsignedError
 from amends.journal.port.journal import ApprovalRow, IncidentRow, SagaRow
-from amends.remote.errors import UnsignedError
 from amends.remote.server import Fields, Server
 from amends.runtime.coordinator.lists import Listing
 from amends.runtime.drive.roster import Proof
@@ -199,7 +199,7 @@ class Asking:
             row = await self.server.get(_path("sagas", saga))
             if row["status"] not in _GOING:
                 break
-            await asyncio.sleep(_LOOK_S)
+            await SystemClock().sleep(_LOOK_S)
         status, why = SagaStatus(row["status"]), ""
         incidents: tuple[str, ...] = ()
         if status is SagaStatus.INCIDENT:

@@ -9,7 +9,7 @@ from typing import Any
 from amends.core.words.contracts import Topic
 from amends.core.words.values import SagaId, StepId
 from amends.errors import UnknownActionError
-from amends.remote.outcomes import PROBE, Report, answered, reported
+from amends.remote.outcomes import PROBE, CallReport, answered, reported
 from amends.runtime.declare.action import Action, Asked, Done, captures
 from amends.runtime.declare.registry import Registry
 from amends.runtime.drive.executor import Call, Executor, Part
@@ -18,7 +18,7 @@ from amends.runtime.values.signature import Typed
 _OF_DONE = frozenset({"compensation", "mitigation", "reread"})
 
 
-async def made(task: Mapping[str, Any], registry: Registry, executor: Executor) -> Report:
+async def made(task: Mapping[str, Any], registry: Registry, executor: Executor) -> CallReport:
     """Make the call that a task asks for, and say how it ended. Never raises, but for a cancelled caller's sake."""
     part: Part = task["part"]
     try:

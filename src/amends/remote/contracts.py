@@ -20,7 +20,7 @@ class DeclaredRetries(TypedDict, total=False):
 
 
 class DeclaredContract(TypedDict, total=False):
-    """What an action promises, by the client that has its functions."""
+    """An action's promises, by the client that has its functions."""
 
     topic: Required[str]
     version: int

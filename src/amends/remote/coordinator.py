@@ -22,9 +22,9 @@ from amends.errors import AmendsError, Complete, DivergedError, InputError, Refu
 from amends.logs import logger
 from amends.remote.asking import Asking
 from amends.remote.calls import made
-from amends.remote.outcomes import Report
+from amends.remote.outcomes import CallReport
 from amends.remote.server import Fields, Server
-from amends.remote.session import WAIT_S, Asked, RemoteSession
+from amends.remote.session import WAIT_S, RemoteSession, SessionRequest
 from amends.remote.work import RemoteWork
 from amends.runtime.coordinator.starting import Starting
 from amends.runtime.declare.action import Action, InFunction, current_call
@@ -58,6 +58,7 @@ class RemoteCoordinator(Starting, Asking):
         self.id = SystemClock().new_id()
         """This client's own: under it it takes the tasks of its sessions."""
         self.loop = asyncio.get_running_loop()
+        self._clock = SystemClock()
         self._executor = Executor(_THREADS)
         self._sessions: dict[SagaId, RemoteSession] = {}
         self._running: dict[SagaId, asyncio.Task[Ended[Any]]] = {}
@@ -88,7 +89,7 @@ class RemoteCoordinator(Starting, Asking):
 
     # -- as its sessions ask it ---------------------------------------------------------------------------------------
 
-    async def make(self, task: Mapping[str, Any]) -> Report:
+    async def make(self, task: Mapping[str, Any]) -> CallReport:
         return await made(task, self.registry, self._executor)
 
     def know(self, action: Action[..., Any]) -> None:
@@ -138,7 +139,7 @@ class RemoteCoordinator(Starting, Asking):
                 task = (await self.server.get("/tasks", topic=list(topics), wait=WAIT_S, **more))["task"]
             except AmendsError as exc:
                 _log.warning("tasks cannot be taken just now: %s", exc)
-                await asyncio.sleep(_LOOK_S)
+                await self._clock.sleep(_LOOK_S)
                 continue
             if task is not None:
                 self._spawn(self._do(task))
@@ -169,7 +170,7 @@ class RemoteCoordinator(Starting, Asking):
         try:
             while True:
                 await self.resume()
-                await asyncio.sleep(_LOOK_S)
+                await self._clock.sleep(_LOOK_S)
         finally:
             taking.cancel()
             await asyncio.wait({taking})
@@ -194,7 +195,7 @@ class RemoteCoordinator(Starting, Asking):
         As `session` of a coordinator on a journal. Whose it is says the token: there is no actor to be named.
         """
         saga = checked_id(id) if id is not None else SystemClock().new_id()
-        asked = Asked(
+        asked = SessionRequest(
             name=name,
             id=saga,
             labels=checked_labels(labels) if labels else None,
@@ -223,7 +224,7 @@ class RemoteCoordinator(Starting, Asking):
         running = self._running.get(saga)
         if running is None or running.done():
             kept = await small_or_off_loop(partial(_input, definition, named, saga))
-            asked = Asked(
+            asked = SessionRequest(
                 name=definition.name,
                 id=saga,
                 labels=checked_labels(labels) if labels else None,
@@ -235,7 +236,7 @@ class RemoteCoordinator(Starting, Asking):
             running = self._begin(definition, asked)
         return Handle(saga, running, self._watch)
 
-    def _begin(self, definition: SagaDefinition[..., Any], asked: Asked) -> asyncio.Task[Ended[Any]]:
+    def _begin(self, definition: SagaDefinition[..., Any], asked: SessionRequest) -> asyncio.Task[Ended[Any]]:
         saga = SagaId(asked.id)
         running = self._running[saga] = asyncio.ensure_future(self._run(definition, asked))
         running.add_done_callback(lambda _: self._running.pop(saga, None))
@@ -247,7 +248,7 @@ class RemoteCoordinator(Starting, Asking):
 
         return asyncio.ensure_future(until_it_moves())
 
-    async def _run(self, definition: SagaDefinition[..., Any], asked: Asked) -> Ended[Any]:
+    async def _run(self, definition: SagaDefinition[..., Any], asked: SessionRequest) -> Ended[Any]:
         """Call the function, answered from the record as far as that goes; say how the saga ended."""
         over = await self._over(asked)
         if over is not None:
@@ -263,7 +264,7 @@ class RemoteCoordinator(Starting, Asking):
             self.left(s)
         return self.ended(fields, definition)
 
-    async def _over(self, asked: Asked) -> Fields | None:
+    async def _over(self, asked: SessionRequest) -> Fields | None:
         """How it ended, where it has ended already. Raises RefusedError where it was about something else."""
         try:
             shown = await self.server.get(f"/sessions/{asked.id}")
@@ -282,7 +283,7 @@ class RemoteCoordinator(Starting, Asking):
             named = dict(s.input)
             try:
                 result: object = await performed(definition, cast("Any", s), named)
-            except Exception as exc:
+            except Exception as exc:  # a TaskGroup wraps what its branches raised
                 if (done := first(Complete, exc)) is None:
                     raise
                 result = done.result
@@ -316,7 +317,7 @@ class RemoteCoordinator(Starting, Asking):
             fields: Fields = (await self.server.get(f"/sessions/{saga}"))["ended"]
             if SagaStatus(fields["status"]) not in _GOING.union(still):
                 return fields
-            await asyncio.sleep(_STANDS_S)
+            await self._clock.sleep(_STANDS_S)
 
     async def resume(self) -> list[Ended[Any]]:
         """Go on with every unfinished saga whose definition this process knows, and that no client has open."""
@@ -346,12 +347,12 @@ class RemoteCoordinator(Starting, Asking):
             if page is None:
                 return found
 
-    async def _free(self, saga: str, name: str) -> Asked | None:
+    async def _free(self, saga: str, name: str) -> SessionRequest | None:
         """A session as it was opened, where no client has it; None where one has, or it goes back."""
         shown = await self.server.get(f"/sessions/{saga}")
         if shown["held"] or shown["ended"]["status"] not in _UNFINISHED:
             return None
-        return Asked(name=name, id=saga, on_idle="keep", input=shown["input"])
+        return SessionRequest(name=name, id=saga, on_idle="keep", input=shown["input"])
 
 
 def _named(task: Fields) -> tuple[str, str, str]:

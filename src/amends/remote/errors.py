@@ -99,20 +99,12 @@ def failure(fields: Mapping[str, Any]) -> Exception:
     return unknown(reason)
 
 
-class UnsignedError(ProofError):
-    """A decision has to be signed: `statement` is the text."""
-
-    def __init__(self, message: str, statement: str) -> None:
-        super().__init__(message)
-        self.statement = statement
-
-
 def refusal(problem: Mapping[str, Any]) -> AmendsError:
     """The error that a server's answer stands for."""
     kind = getattr(errors, str(problem.get("type", "")).removeprefix(PREFIX), None)
     detail = str(problem.get("detail") or problem.get("title") or "the server refused, and did not say why")
     if kind is ProofError and problem.get("statement"):
-        return UnsignedError(detail, str(problem["statement"]))
+        return errors.UnsignedError(detail, str(problem["statement"]))
     if isinstance(kind, type) and issubclass(kind, AmendsError) and not issubclass(kind, StepError):
         try:
             return kind(detail)
@@ -121,6 +113,6 @@ def refusal(problem: Mapping[str, Any]) -> AmendsError:
     status = problem.get("status")
     if status == 401:  # noqa: PLR2004 - as HTTP writes it
         return errors.UnknownCallerError(detail)
-    if status == 403:  # noqa: PLR2004 - likewise
+    if status == 403:  # noqa: PLR2004 - as HTTP writes it, too
         return errors.ForbiddenError(detail)
     return InputError(detail) if status in {413, 415, 422} else AmendsError(detail)

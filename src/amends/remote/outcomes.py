@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any, Final, Literal, NotRequired, TypedDict
 
 from amends.core.words.outcomes import Answer, Failed, Found, FoundNothing, Lost, NoAnswer, Outcome, Succeeded
-from amends.errors import InputError
+from amends.errors import InputError, Reported
 from amends.runtime.declare.action import Happened, NotHappened
-from amends.runtime.drive.executor import Reported
 
 Word = Literal["succeeded", "failed", "lost", "happened", "not_happened"]
 _LONGEST: Final = 2000
@@ -15,7 +14,7 @@ PROBE: Final = "probe"
 _OF_PROBES: Final = frozenset({"happened", "not_happened", "lost", "failed"})
 
 
-class Report(TypedDict):
+class CallReport(TypedDict):
     """How a call ended. `failed`: certainly nothing happened. `lost`: nobody knows. The others are for probes."""
 
     outcome: Word
@@ -30,7 +29,7 @@ class Report(TypedDict):
     where: NotRequired[str]
 
 
-def require_fitting(report: Report, part: str) -> None:
+def require_fitting(report: CallReport, part: str) -> None:
     """Raises InputError for a word that says nothing of this part."""
     word = report["outcome"]
     is_answer = word in {"happened", "not_happened"}
@@ -39,8 +38,8 @@ def require_fitting(report: Report, part: str) -> None:
         raise InputError(f"{word!r} says nothing of the {part} of a step; its outcome is {right}")
 
 
-def ended(report: Report) -> Any:  # noqa: ANN401 - the client's own
-    """What the call returned, by its report. Raises Reported."""
+def ended(report: CallReport) -> Any:  # noqa: ANN401 - the client's own
+    """The value that the call returned, by its report. Raises Reported."""
     match report["outcome"]:
         case "succeeded" if report.get("opaque"):
             raise Reported(Succeeded(None, opaque=report.get("opaque", "")[:_LONGEST]))
@@ -72,16 +71,16 @@ def ended(report: Report) -> Any:  # noqa: ANN401 - the client's own
             )
 
 
-def _words(report: Report, otherwise: str) -> str:
+def _words(report: CallReport, otherwise: str) -> str:
     return (report.get("why") or otherwise)[:_LONGEST]
 
 
-def _after(report: Report) -> float | None:
+def _after(report: CallReport) -> float | None:
     after = report.get("after")
     return None if after is None else max(0.0, after)
 
 
-def reported(outcome: Outcome) -> Report:
+def reported(outcome: Outcome) -> CallReport:
     """The report of a call that this process has made."""
     match outcome:
         case Succeeded(opaque=opaque) if opaque:
@@ -108,7 +107,7 @@ def reported(outcome: Outcome) -> Report:
             }
 
 
-def answered(answer: Answer) -> Report:
+def answered(answer: Answer) -> CallReport:
     """The report of a probe that this process has asked."""
     match answer:
         case Found(result=result):

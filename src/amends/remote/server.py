@@ -6,7 +6,6 @@ journal what it had done. So a connection that breaks is made again, until the c
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -64,7 +63,7 @@ class Server:
             problem = problem_of(answer)
             if problem.get("type") != IN_FLIGHT:
                 raise refusal(problem)
-            await asyncio.sleep(_MOST_S)  # the connection broke, and what was asked for goes on
+            await self._clock.sleep(_MOST_S)  # the connection broke, and what was asked for goes on
 
     async def _answer(self, method: str, path: str, **more: Any) -> Response:  # noqa: ANN401 - as httpx2 takes it
         from httpx2 import TransportError
@@ -79,7 +78,7 @@ class Server:
                 if self._clock.elapsed() - since + pause_s > self._patience_s:
                     said = str(exc) or type(exc).__name__
                     raise JournalUnreachableError(f"the server at {self.url} does not answer: {said}") from None
-            await asyncio.sleep(pause_s * (1 - self._clock.jitter() / 2))
+            await self._clock.sleep(pause_s * (1 - self._clock.jitter() / 2))
             pause_s = min(_MOST_S, pause_s * 2)
 
     @asynccontextmanager

@@ -7,12 +7,12 @@ and its outcome reported. Where the server is started anew meanwhile, the sessio
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Final, NoReturn, ParamSpec, Protocol, Self, TypeVar, cast
 
+from amends.clock import SystemClock
 from amends.core.transitions import SagaStatus
 from amends.core.words.values import SagaId, StepId
 from amends.dataclass import dataclass
@@ -29,7 +29,7 @@ from amends.errors import (
 from amends.journal.port.locks import checked_resource
 from amends.remote.contracts import declared
 from amends.remote.errors import failure_fields, step_error
-from amends.remote.outcomes import Report
+from amends.remote.outcomes import CallReport
 from amends.remote.server import Fields, Server
 from amends.runtime.declare.action import Action, InFunction, current_call
 from amends.runtime.drive.positions import Spot
@@ -46,7 +46,7 @@ T = TypeVar("T")
 WAIT_S: Final = 25.0
 """How long one request waits for news."""
 _BETWEEN_S: Final = 0.2
-MakeCall = Callable[[Mapping[str, Any]], Awaitable[Report]]
+MakeCall = Callable[[Mapping[str, Any]], Awaitable[CallReport]]
 """Has this process make the call that a task asks for."""
 
 
@@ -56,7 +56,7 @@ class Client(Protocol):
     server: Server
     id: str
 
-    async def make(self, task: Mapping[str, Any]) -> Report: ...
+    async def make(self, task: Mapping[str, Any]) -> CallReport: ...
 
     def know(self, action: Action[..., Any]) -> None: ...
 
@@ -68,7 +68,7 @@ class Client(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class SessionRequest:
     """A session as it is asked for."""
 
     name: str
@@ -94,7 +94,7 @@ class Asked:
 class RemoteSession:
     """An open saga at a server. Use it as an async context manager, as one of `coordinator.session(…)`."""
 
-    def __init__(self, client: Client, asked: Asked, detach_on: tuple[type[BaseException], ...] = ()) -> None:
+    def __init__(self, client: Client, asked: SessionRequest, detach_on: tuple[type[BaseException], ...] = ()) -> None:
         self.id: Final = SagaId(asked.id)
         self.name: Final = asked.name
         self._client = client
@@ -310,7 +310,7 @@ class RemoteSession:
         if isinstance(when, datetime) and when.tzinfo is None:
             raise InputError(f"s.sleep_until: {when.isoformat()} has no time zone; pass an aware datetime")
         at = when.timestamp() if isinstance(when, datetime) else float(when)
-        await self.sleep(max(0.0, at - time.time()))
+        await self.sleep(max(0.0, at - SystemClock().now() / 1000))
 
     async def spend(self, *, tokens: int = 0, usd: Any = 0, what: str = "") -> None:  # noqa: ANN401 - a number of any kind
         """Put on record what the work has used up. Where that crosses a limit, the saga ends here as its limits say."""
@@ -366,8 +366,6 @@ def feedback(fields: Fields) -> Feedback:
 
 
 def new_call() -> str:
-    from amends.clock import SystemClock
-
     return SystemClock().new_id()
 
 

@@ -25,7 +25,7 @@ from amends.http.api.operations import At, Operation, get, post
 from amends.http.api.sagas import checked_limit, told
 from amends.http.api.shapes import ANY, SOME_OBJECT, TEXT, TRUTH, WHOLE, many, maybe, page, record
 from amends.http.callers import Scope
-from amends.http.sessions import Fields, Opening, OpenSession
+from amends.http.sessions import Fields, OpenRequest, OpenSession
 from amends.journal.port.journal import SagaQuery
 from amends.operate.fields import ended_fields
 from amends.remote.contracts import DeclaredContract
@@ -72,7 +72,7 @@ async def open_session(  # noqa: PLR0913 - one for each thing that can be said o
     `input` is what it is about, for the record. `contracts` are those of your actions. `client`: the id under which you
     take its tasks, where you do.
     """
-    asked = Opening(
+    asked = OpenRequest(
         name=name,
         id=id or SystemClock().new_id(),
         labels=labels,

@@ -14,7 +14,7 @@ from amends.http.api.sessions import STEP, checked_wait
 from amends.http.api.shapes import SOME_OBJECT, maybe, record
 from amends.http.callers import Caller, Scope
 from amends.http.tasks import Task
-from amends.remote.outcomes import Report, Word
+from amends.remote.outcomes import CallReport, Word
 
 _MOST_TOPICS = 1000
 
@@ -91,7 +91,7 @@ async def report_attempt(  # noqa: PLR0913 - one for each thing that can be said
     where: str = "",
     wait: float = 20.0,
 ) -> object:
-    """Report how a call ended: `succeeded` with its result; `failed`, certainly nothing happened; `lost`, who knows.
+    """CallReport how a call ended: `succeeded` with its result; `failed`, certainly nothing happened; `lost`, who knows.
 
     Of a probe: `happened`, with what the action would have returned, or `not_happened`. `fatal`: it is not to be tried
     again. `after`: seconds until it may. `changed_since`: a compensation found that somebody else has changed it. The
@@ -99,7 +99,7 @@ async def report_attempt(  # noqa: PLR0913 - one for each thing that can be said
     """
     task = at.served.tasks.find(token)
     at.caller.require_definition(task.definition)
-    report: Report = {
+    report: CallReport = {
         "outcome": outcome,
         "result": result,
         "opaque": opaque,

@@ -30,7 +30,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol, cast
 from amends.core.words.contracts import Topic
 from amends.core.words.outcomes import Answer, Failed, Found, FoundNothing, Lost, NoAnswer, Outcome, Succeeded
 from amends.core.words.values import LARGEST_INT, LARGEST_VALUE, SagaId, StepId, kind_of, name_of
-from amends.errors import ChangedSince, Fatal, InputError, NotDone, Retry, TooLargeError
+from amends.errors import ChangedSince, Fatal, InputError, NotDone, Reported, Retry, TooLargeError
 from amends.process.threads import start
 from amends.runtime.declare.action import Happened, NotHappened, Pending, current_call, current_feedback
 from amends.runtime.drive.deadlines import Deadlines
@@ -51,17 +51,6 @@ class Knows(Protocol):
     """The knowledge of which secrets a call may quote: asked only when one has ended badly."""
 
     def secrets_of(self, step: StepId) -> Iterable[Secret]: ...
-
-
-class Reported(BaseException):
-    """Raised by a function that has its call made elsewhere: how it ended there, as whoever made it says.
-
-    No Exception: what an action's contract says of its exceptions is nothing to this.
-    """
-
-    def __init__(self, outcome: Outcome) -> None:
-        super().__init__(outcome.opaque if isinstance(outcome, Succeeded) else outcome.error)
-        self.outcome = outcome
 
 
 @dataclass(slots=True)
@@ -118,7 +107,7 @@ class Executor:
         except KeyboardInterrupt:
             raise
         except Reported as exc:
-            return exc.outcome
+            return cast("Outcome", exc.outcome)
         except BaseException as exc:  # noqa: BLE001 - an attempt's end is data, whatever ended it
             return self._ended_badly(call, exc)
         if type(value) is _Read:
@@ -135,7 +124,7 @@ class Executor:
         except KeyboardInterrupt:
             raise
         except Reported as exc:
-            outcome = exc.outcome
+            outcome = cast("Outcome", exc.outcome)
             if isinstance(outcome, Succeeded):
                 return Found(outcome.result, opaque=outcome.opaque)
             return NoAnswer(outcome.error, where=outcome.where)
