@@ -164,6 +164,7 @@ async def _restate(journal: str, address: str, port: int) -> None:
 
     config = Config()
     with socket.socket() as shared:  # by several workers, as behind a load balancer
+        shared.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         shared.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         shared.bind(("127.0.0.1", port))
         config.bind = [f"fd://{shared.detach()}"]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Any, Final
@@ -38,6 +38,7 @@ _RETRIES: Final = InvocationRetryPolicy(
     max_attempts=1_000_000,
 )
 _TIMEOUT_S: Final = 10.0
+_HANG_UP_S: Final = 0.05
 
 
 class Ingress:
@@ -141,6 +142,20 @@ def saga_app(opened: Opened, *, ingress: str, name: str = OBJECT, identity_keys:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
-        await (lifespan(receive, send) if scope["type"] == "lifespan" else ready[0](scope, receive, send))
+        await (lifespan(receive, send) if scope["type"] == "lifespan" else _answered(ready[0](scope, receive, send)))
 
     return app
+
+
+async def _answered(call: Coroutine[Any, Any, None]) -> None:
+    """Answer a call. A server that ends stops it once; Restate's SDK takes that for its handler's end, and then waits
+    for Restate to hang up, which does not know that anybody ends.
+    """
+    answering = asyncio.ensure_future(call)
+    try:
+        await asyncio.shield(answering)
+    except asyncio.CancelledError:
+        while not answering.done():
+            answering.cancel()
+            await asyncio.wait([answering], timeout=_HANG_UP_S)
+        raise
