@@ -45,6 +45,13 @@ def test_without_one_mechanism_it_is_found(mechanism: str, record_property: Reco
     assert simulate(tally.found[0][0]).complaints == []
 
 
+def test_ten_workers_far_from_their_journal_break_no_promise_either() -> None:
+    tally = play(range(25), workers=10, is_slow=True)
+    assert tally.found == []
+    assert tally.faults["slow lock"] == tally.schedules == 25
+    assert sum(tally.ends[end] for end in ("completed", "rolled_back", "incident")) > 12
+
+
 def test_everything_that_can_go_wrong_does_and_every_end_is_reached() -> None:
     tally = play(range(400))
     faults = {"death", "freeze", "clock set", "journal stopped", "slow lock", "cancelled", "paused"}

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
 from temporalio import activity, workflow
@@ -24,7 +25,7 @@ from temporalio.service import RPCError
 from temporalio.worker import Worker
 
 with workflow.unsafe.imports_passed_through():
-    from amends.adapters.engine import SagaEngine, driven
+    from amends.adapters.engine import SagaEngine, Wake, driven
     from amends.bootstrap import Coordinator
     from amends.clock import SystemClock
     from amends.errors import EngineError, UnknownSagaError
@@ -100,6 +101,11 @@ async def wake(client: Client, saga: str, *, task_queue: str = QUEUE) -> None:
     except (RPCError, RuntimeError) as exc:
         where = client.service_client.config.target_host
         raise EngineError(f"Temporal at {where} did not take saga {saga}: {exc}") from None
+
+
+async def front_end(address: str, *, namespace: str = "default", task_queue: str = QUEUE) -> Wake:
+    """What has sagas driven by Temporal at HOST:PORT, for whoever has nothing else to say to it. Raises EngineError."""
+    return partial(wake, await connected(address, namespace=namespace), task_queue=task_queue)
 
 
 class TemporalEngine(SagaEngine):

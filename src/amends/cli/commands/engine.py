@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 import click
 
@@ -10,7 +11,13 @@ from amends.cli.groups import Nouns, show_help
 from amends.cli.journal import opened_to_read
 from amends.cli.options import with_journal
 from amends.cli.show.output import Output
+from amends.clock import SystemClock
 from amends.errors import InputError
+
+_LET_GO_S: Final = 0.3
+"""Temporal's SDK has threads of its own, which let go of an answer a moment after it was given. Python may not have
+ended by then: the process would be aborted.
+"""
 
 
 @click.group(cls=Nouns, invoke_without_command=True)
@@ -66,14 +73,17 @@ async def _restate(journal: str, url: str, name: str) -> int:
 
 async def _temporal(journal: str, address: str, namespace: str, name: str) -> int:
     try:
-        from amends.adapters.temporal import connected, wake
+        from amends.adapters.temporal import front_end
     except ImportError as exc:
         raise _missing("temporal", exc) from None
     from amends.adapters.engine import sync as tell
 
-    client = await connected(address, namespace=namespace)
-    async with opened_to_read(journal) as opened:
-        return await tell(opened, lambda saga: wake(client, saga, task_queue=name))
+    try:
+        wake = await front_end(address, namespace=namespace, task_queue=name)
+        async with opened_to_read(journal) as opened:
+            return await tell(opened, wake)
+    finally:
+        await SystemClock().sleep(_LET_GO_S)
 
 
 def _missing(extra: str, exc: ImportError) -> InputError:
