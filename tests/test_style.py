@@ -76,18 +76,19 @@ TRADE_WORDS = listed(
     effects engine entries environment environments errors events examine exceptions exchange executor explain exporting
     facts families family faults feed fields file files findings fixture fork forward frontier given globs graph groups
     hand handle health hidden hints home http ids in inputs install json judging keys kinds kinship langchain language
-    late launch library life lines lists live load local lock locks log logbook login logs loop main marked mcp memory
-    merge merging metrics misfit model modules mortal names net new note notify objects observers observing openai
-    openapi operate operations options os outline output outside overlay ownership page pages parallel parts passing
-    paths patterns peers people plan plans port postgres preview private problems process program programs progress
-    projection proof protocol provenance pruning public pydantic queue rates read reader reading reasons rebase
-    recompute record records recovery references refusals rehearsal remote remove replay report requests require
-    resolving restate results resume retention revert reviewing run running runtime sagafile samples scan schedule
-    schema seal secrets sequencer serve server servers session settings shapes sharing shell show sign signature signing
-    simulation source spans sqlite stack stage standalone starting state store story strict suite syscalls tables
-    tally target tasks telemetry templates temporal testing text thread threads three timeline token tokens tools topics
-    transfer transitions tree trip trust turn types upgrade upstream validate validation values verify verifying views
-    visit vocabulary waits walk way webhook whiteouts whole work worker workspace world writer writes writing yaml
+    late launch library life lines links lists live load local lock locks log logbook login logs loop main marked mcp
+    memory merge merging metrics misfit model modules mortal names net new note notify objects observers observing
+    oidc on openai openapi operate operations options os outline output outside overlay overview ownership page pages
+    panel parallel parts passing paths patterns peers people plan plans port postgres preview private problems process
+    program programs progress projection proof protocol provenance proxy pruning public pydantic queue rates read
+    reader reading reasons rebase recompute record records recovery references refusals rehearsal remote remove replay
+    report requests require resolving restate results resume retention revert reviewing roles run running runtime
+    sagafile samples scan schedule schema seal secrets sequencer serve server servers session settings shapes sharing
+    shell show sign signature signing simulation source spans sqlite stack stage standalone starting state store story
+    strict suite survey syscalls tables tally target tasks telemetry templates temporal testing text thread threads
+    three timeline token tokens tools topics transfer transitions tree trip trust turn types upgrade upstream validate
+    validation values verify verifying views visit vocabulary waits walk way ways webhook whiteouts whole work worker
+    workspace world writer writes writing yaml
     """
 )
 

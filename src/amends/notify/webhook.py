@@ -143,7 +143,7 @@ class Webhook:
             writer.transport.abort()
 
     def _message(self, notice: Notice, timestamp: int) -> tuple[bytes, dict[str, str]]:
-        """What is sent, and the headers that sign it."""
+        """The body that is sent, and the headers that sign it."""
         if self.slack:
             return slack_message(notice, self.console), {}
         secrets = signing.secrets_from(self.secret_env, self.secret_file)

@@ -65,6 +65,8 @@ class Replay:
             query = replace(query, before=page.cursor)
 
     async def _of(self, journal: Journal, row: SagaRow) -> list[ChangedVerdict]:
+        if row.pruned:
+            return []
         self.counts["sagas"] += 1
         events = [entry.event async for entry in journal.read(row.id)]
         found = list[ChangedVerdict]()

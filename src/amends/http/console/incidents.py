@@ -1,4 +1,4 @@
-"""What needs a person: the list, and one incident with what stands, what was tried, and the ways out of it."""
+"""Incidents: the list, and one of them with what stands, what was tried, and the ways out of it."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class OidcSettings:
         return self.url.rstrip("/") + CALLBACK
 
 
-class Sent(NamedTuple):
+class SentAway(NamedTuple):
     """Somebody who was sent to the provider: what they have to bring back, and where they wanted to go."""
 
     nonce: str
@@ -76,7 +76,7 @@ class Provider:
     def __init__(self, settings: OidcSettings, clock: Clock) -> None:
         self.settings = settings
         self._clock = clock
-        self._sent: dict[str, Sent] = {}
+        self._sent: dict[str, SentAway] = {}
         self._described: dict[str, Any] = {}
         self._keys: KeySet | None = None
         self._keys_s = float("-inf")
@@ -88,7 +88,7 @@ class Provider:
         self._sent = {state: sent for state, sent in self._sent.items() if sent.until_s > now}
         if len(self._sent) >= _MOST_OPEN:
             raise UnknownCallerError("too many are logging in just now; try again in some minutes")
-        state, sent = make_secret(), Sent(make_secret(), make_secret(), to, now + LASTS_S)
+        state, sent = make_secret(), SentAway(make_secret(), make_secret(), to, now + LASTS_S)
         self._sent[state] = sent
         challenge = base64.urlsafe_b64encode(hashlib.sha256(sent.verifier.encode()).digest()).decode().rstrip("=")
         asked = {
@@ -105,7 +105,10 @@ class Provider:
         return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(asked)}", state
 
     async def back(self, state: str, kept: str, code: str) -> tuple[Caller, str]:
-        """Who has come back with a code, and where they wanted to go. Raises UnknownCallerError, ForbiddenError."""
+        """The person who has come back with a code, and where they wanted to go.
+
+        Raises UnknownCallerError, ForbiddenError.
+        """
         sent = self._sent.pop(state, None)
         is_same = hmac.compare_digest(state.encode(), kept.encode())
         if sent is None or not is_same or sent.until_s < self._clock.elapsed():
@@ -119,7 +122,7 @@ class Provider:
         groups = _texts(claims.get(self.settings.groups_claim))
         return caller_in(self.settings.roles, name, groups, "oidc"), sent.next
 
-    async def _claims(self, code: str, sent: Sent) -> dict[str, Any]:
+    async def _claims(self, code: str, sent: SentAway) -> dict[str, Any]:
         described = await self._description()
         form = {
             "grant_type": "authorization_code",
@@ -142,7 +145,7 @@ class Provider:
         self._require(found.claims, sent)
         return found.claims
 
-    def _require(self, claims: dict[str, Any], sent: Sent) -> None:
+    def _require(self, claims: dict[str, Any], sent: SentAway) -> None:
         """Raises UnknownCallerError for an ID token that is not for this client, this login, or now."""
         now = self._clock.now() / 1000
         audience = claims.get("aud")

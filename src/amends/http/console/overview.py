@@ -34,7 +34,7 @@ _KIND_OF: Final = {
 _GOING: Final = (SagaStatus.RUNNING, SagaStatus.ROLLING_BACK)
 
 
-class Part(NamedTuple):
+class BarPart(NamedTuple):
     kind: str
     y: float
     height: float
@@ -45,7 +45,7 @@ class Hour(NamedTuple):
 
     begun_at: int
     x: float
-    parts: tuple[Part, ...]
+    parts: tuple[BarPart, ...]
     counts: dict[str, int]
     total: int
 
@@ -61,12 +61,12 @@ def hours_of(rows: Iterable[SagaRow], now: int) -> tuple[Hour, ...]:
     most = max(1, *(count.total() for count in found))
     hours: list[Hour] = []
     for place, count in enumerate(found):
-        y, parts = float(_HEIGHT), list[Part]()
+        y, parts = float(_HEIGHT), list[BarPart]()
         for kind in _KINDS:
             height = _HEIGHT * count[kind] / most
             y -= height
             if count[kind]:
-                parts.append(Part(kind, y, height))
+                parts.append(BarPart(kind, y, height))
         begun = first + place * HOUR_MS
         hours.append(Hour(begun, float(place * _SLOT), tuple(parts), dict(count), count.total()))
     return tuple(hours)

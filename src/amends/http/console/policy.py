@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from typing import Final, NamedTuple
 
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from amends.core.words.values import OWN
-from amends.core.words.verdict import Decision, Verdict
-from amends.errors import AmendsError, InputError, JournalError
+from amends.core.words.verdict import Verdict
+from amends.errors import AmendsError, InputError
 from amends.gate.described import described_facts
 from amends.gate.environments import placed
 from amends.gate.explain import Heard, heard
 from amends.gate.load import parse_policy
-from amends.gate.policy import Policy, judge, strictness
-from amends.gate.recompute import Recorded, recorded_verdicts
+from amends.gate.policy import Policy, judge
 from amends.http.callers import Scope
 from amends.http.console.signing import proved
 from amends.http.console.visit import Visit, decided, shown
 from amends.http.problems import status_of
 from amends.journal.port.journal import SagaQuery
 from amends.operate.judging import in_force, policy_in_force
+from amends.operate.replay import ChangedVerdict, Replay
 from amends.runtime.drive.roster import Proof
 from amends.text import lines_of
 
@@ -32,20 +31,11 @@ MOST_CHANGES: Final = 100
 EXAMPLE: Final = '{"env": "production", "topic": "payments.charge", "args.cents": 129900, "side_effect": true}'
 
 
-class Change(NamedTuple):
-    """One verdict on record that a draft would have given otherwise."""
+class TriedDraft(NamedTuple):
+    """A draft that was tried on the past: how much that was, and the first changes."""
 
-    saga: str
-    recorded: Recorded
-    now: Verdict
-    is_stricter: bool
-
-
-class Replay(NamedTuple):
-    sagas: int
-    verdicts: int
-    counts: Counter[str]
-    changes: tuple[Change, ...]
+    counts: dict[str, int]
+    changes: tuple[ChangedVerdict, ...]
 
 
 async def _show(
@@ -54,7 +44,7 @@ async def _show(
     *,
     trouble: str = "",
     draft: str | None = None,
-    replay: Replay | None = None,
+    replay: TriedDraft | None = None,
 ) -> Response:
     found, policy = await in_force(visit.journal), await policy_in_force(visit.journal)
     survey = await visit.survey()
@@ -115,34 +105,12 @@ async def _try(visit: Visit) -> Response:
     return await _show(visit, draft=draft, replay=await _replayed(visit, policy))
 
 
-async def _replayed(visit: Visit, policy: Policy) -> Replay:
-    page = await visit.journal.sagas(SagaQuery(without=OWN, limit=REPLAYED))
-    counts, changes, verdicts = Counter[str](), list[Change](), 0
-    for row in page.rows:
-        if row.pruned:
-            continue
-        try:
-            events = [entry.event async for entry in visit.journal.read(row.id)]
-            recorded = list(recorded_verdicts(row.id, events))
-        except JournalError:
-            continue  # what was removed meanwhile is judged by nobody
-        for one in recorded:
-            verdicts += 1
-            facts = placed(one.facts, one.facts.env_given or one.facts.env, policy, visit.served.environments)
-            now = judge(policy, facts)
-            kind = _change(one, now)
-            counts[kind] += 1
-            if kind != "unchanged" and len(changes) < MOST_CHANGES:
-                changes.append(Change(row.id, one, now, kind == "stricter"))
-    return Replay(len(page.rows), verdicts, counts, tuple(changes))
-
-
-def _change(recorded: Recorded, now: Verdict) -> str:
-    """A word for the change; what people had agreed to is not changed by a policy that asks people."""
-    difference = strictness(now.decision) - strictness(recorded.decision)
-    if difference == 0 or (recorded.approved and now.decision is Decision.REQUIRE_HUMAN):
-        return "unchanged"
-    return "stricter" if difference > 0 else "laxer"
+async def _replayed(visit: Visit, policy: Policy) -> TriedDraft:
+    rows = (await visit.journal.sagas(SagaQuery(without=OWN, limit=REPLAYED))).rows
+    begin = min((row.started_at for row in rows), default=visit.now)
+    replay = Replay(policy=policy, begin=begin, end=visit.now + 1, environments=visit.served.environments)
+    changes = [change async for page in replay.pages(visit.journal) for change in page]
+    return TriedDraft(replay.counted(), tuple(changes[:MOST_CHANGES]))
 
 
 async def _adopt(visit: Visit) -> Response:

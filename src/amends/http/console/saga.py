@@ -36,7 +36,7 @@ _PLANS: Final = ("all", "mitigate", "to", "last")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Child:
+class FoldedChild:
     """A saga that this one called, folded in."""
 
     row: SagaRow
@@ -103,13 +103,13 @@ def _checkpoints(saga: Saga) -> list[str]:
     return list(dict.fromkeys(mark.name for mark in marks))
 
 
-async def _children(visit: Visit, saga: SagaId) -> list[Child]:
+async def _children(visit: Visit, saga: SagaId) -> list[FoldedChild]:
     rows = (await visit.journal.sagas(SagaQuery(parent=saga, limit=MOST_CHILDREN))).rows
-    found: list[Child] = []
+    found: list[FoldedChild] = []
     for row in reversed(rows):
         below = await visit.coordinator.show(row.id)
         drawing = None if below.pruned else drawn(below.saga, below.entries, visit.now)
-        found.append(Child(row=row, step=StepId(row.labels.get(PARENT_STEP, "")), drawing=drawing))
+        found.append(FoldedChild(row=row, step=StepId(row.labels.get(PARENT_STEP, "")), drawing=drawing))
     return found
 
 
@@ -118,7 +118,7 @@ async def _children(visit: Visit, saga: SagaId) -> list[Child]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
-    """What would be taken back. `elsewhere`: the steps that another process takes back, because this one cannot."""
+    """A plan of what would be taken back; each step with what stands in the way, or nothing."""
 
     kind: str
     given: str
@@ -143,7 +143,7 @@ async def _plan(visit: Visit, found: History) -> Preview | None:
 
 
 def _trouble(visit: Visit, planned: PlannedStep, step: Step) -> str:
-    """What stands in the way of taking a step back; that this server does not know it is none: a worker does it."""
+    """Trouble with taking a step back. That this server does not know it is none: a worker does it."""
     contract = step.contract
     if planned.why_not and contract.compensation_declared:
         try:

@@ -39,7 +39,7 @@ _ANSWERED: Final = (e.ApprovalGranted, e.ApprovalRefused, e.ApprovalExpired, e.A
 
 
 @dataclass(slots=True, kw_only=True)
-class Stretch:
+class DrawnStretch:
     """A stretch of time of one step. `until` is None while it lasts. kind: attempt, wait, back."""
 
     kind: str
@@ -50,7 +50,7 @@ class Stretch:
 
 
 @dataclass(slots=True, kw_only=True)
-class Lane:
+class StepLane:
     """Everything that one step, or one wait of the saga, did with its time."""
 
     step: StepId
@@ -58,9 +58,9 @@ class Lane:
     is_step: bool = True
     child: str = ""
     """The saga that it called."""
-    stretches: list[Stretch]
+    stretches: list[DrawnStretch]
 
-    def last(self, kind: str) -> Stretch | None:
+    def last(self, kind: str) -> DrawnStretch | None:
         return next((one for one in reversed(self.stretches) if one.kind == kind), None)
 
 
@@ -145,7 +145,7 @@ def drawn(
     )
 
 
-def _lane(lane: Lane, y: float, back_y: float, scale: _Scale) -> DrawnLane:
+def _lane(lane: StepLane, y: float, back_y: float, scale: _Scale) -> DrawnLane:
     above = tuple(scale.bar(one, y) for one in lane.stretches if one.kind != "back")
     below = tuple(scale.bar(one, back_y) for one in lane.stretches if one.kind == "back")
     link = ""
@@ -178,7 +178,7 @@ def _joined(x: float, top: float, to: float, bottom: float) -> str:
 class _Scale:
     """Where a time stands. Between two moments at which anything began or ended, time runs evenly."""
 
-    def __init__(self, lanes: Iterable[Lane], now: int) -> None:
+    def __init__(self, lanes: Iterable[StepLane], now: int) -> None:
         self._now = now
         spans = [(one.since, self._end(one), one.kind) for lane in lanes for one in lane.stretches]
         moments = sorted({moment for since, until, _ in spans for moment in (since, until)})
@@ -206,10 +206,10 @@ class _Scale:
             self._places[moments[-1]] = x
         self.gaps = tuple(found)
 
-    def _end(self, one: Stretch) -> int:
+    def _end(self, one: DrawnStretch) -> int:
         return max(one.since, self._now if one.until is None else one.until)
 
-    def bar(self, one: Stretch, y: float) -> Bar:
+    def bar(self, one: DrawnStretch, y: float) -> Bar:
         x, end = self._places[one.since], self._places[self._end(one)]
         lasted = span(self._end(one) - one.since)
         says = f"{one.says}, {lasted}" if one.until is not None else f"{one.says}, for {lasted} so far"
@@ -219,9 +219,9 @@ class _Scale:
 # -- entries to lanes -------------------------------------------------------------------------------------------------
 
 
-def lanes_of(saga: Saga, entries: Iterable[Entry]) -> list[Lane]:
+def lanes_of(saga: Saga, entries: Iterable[Entry]) -> list[StepLane]:
     """One lane a step, in the order in which they came, with those of the saga's own waits among them."""
-    lanes: dict[StepId, Lane] = {}
+    lanes: dict[StepId, StepLane] = {}
     over = 0
     for entry in entries:
         if entry.is_removed:
@@ -229,7 +229,7 @@ def lanes_of(saga: Saga, entries: Iterable[Entry]) -> list[Lane]:
         over = entry.at
         event = entry.event
         if isinstance(event, (e.StepProposed, e.ActionDispatched)):
-            lanes[event.step] = Lane(step=event.step, name=event.topic, stretches=[])
+            lanes[event.step] = StepLane(step=event.step, name=event.topic, stretches=[])
         if isinstance(event, (e.WaitStarted, e.WaitEnded)):
             _note_wait(lanes, event, entry.at)
             continue
@@ -243,51 +243,51 @@ def lanes_of(saga: Saga, entries: Iterable[Entry]) -> list[Lane]:
     return [lane for lane in lanes.values() if lane.stretches]
 
 
-def _note_wait(lanes: dict[StepId, Lane], event: e.WaitStarted | e.WaitEnded, at: int) -> None:
+def _note_wait(lanes: dict[StepId, StepLane], event: e.WaitStarted | e.WaitEnded, at: int) -> None:
     if isinstance(event, e.WaitStarted):
         says = f"waits for {event.name}" if event.name else "sleeps"
-        wait = Stretch(kind="wait", since=at, tone="doubt", says=says)
-        lanes[event.place] = Lane(step=event.place, name=says, is_step=False, stretches=[wait])
+        wait = DrawnStretch(kind="wait", since=at, tone="doubt", says=says)
+        lanes[event.place] = StepLane(step=event.place, name=says, is_step=False, stretches=[wait])
     elif event.place in lanes:
         _end(lanes[event.place], "wait", at, "doubt")
 
 
-def _note(lane: Lane, event: e.Event, at: int) -> None:
+def _note(lane: StepLane, event: e.Event, at: int) -> None:
     if isinstance(event, (e.ActionDispatched, e.AttemptStarted)):
         _end(lane, "wait", at, "doubt")
         number = 1 if isinstance(event, e.ActionDispatched) else event.attempt
-        lane.stretches.append(Stretch(kind="attempt", since=at, says=f"attempt {number}"))
+        lane.stretches.append(DrawnStretch(kind="attempt", since=at, says=f"attempt {number}"))
     elif isinstance(event, _BACK_BEGAN):
         what = "compensation" if isinstance(event, e.CompensationStarted) else "mitigation"
-        lane.stretches.append(Stretch(kind="back", since=at, says=f"{what}, attempt {event.attempt}"))
+        lane.stretches.append(DrawnStretch(kind="back", since=at, says=f"{what}, attempt {event.attempt}"))
     elif isinstance(event, (e.CompensationDenied, e.MitigationDenied)):
-        lane.stretches.append(Stretch(kind="back", since=at, until=at, tone="bad", says=f"denied by {event.rule}"))
+        lane.stretches.append(DrawnStretch(kind="back", since=at, until=at, tone="bad", says=f"denied by {event.rule}"))
     elif isinstance(event, _ENDED_WELL):
         _end(lane, "attempt", at, "good")
     elif isinstance(event, (e.AttemptFailed, e.AttemptLost, e.LateLossEnrolled)):
         _end(lane, "attempt", at, "bad" if isinstance(event, e.AttemptFailed) else "doubt")
         if getattr(event, "retry_at", None) is not None:
-            lane.stretches.append(Stretch(kind="wait", since=at, tone="doubt", says="waits for the next try"))
+            lane.stretches.append(DrawnStretch(kind="wait", since=at, tone="doubt", says="waits for the next try"))
     elif isinstance(event, _UNDONE):
         _end(lane, "back", at, "good")
     elif isinstance(event, _BACK_FAILED):
         _end(lane, "back", at, "bad")
     elif isinstance(event, e.ApprovalRequested):
-        lane.stretches.append(Stretch(kind="wait", since=at, tone="doubt", says="waits for people"))
+        lane.stretches.append(DrawnStretch(kind="wait", since=at, tone="doubt", says="waits for people"))
     elif isinstance(event, e.LockAwaited):
-        lane.stretches.append(Stretch(kind="wait", since=at, tone="doubt", says=f"waits for saga {event.holder}"))
+        lane.stretches.append(DrawnStretch(kind="wait", since=at, tone="doubt", says=f"waits for saga {event.holder}"))
     elif isinstance(event, e.StepThrottled):
-        lane.stretches.append(Stretch(kind="wait", since=at, tone="doubt", says=f"waits for rate {event.rule}"))
+        lane.stretches.append(DrawnStretch(kind="wait", since=at, tone="doubt", says=f"waits for rate {event.rule}"))
     elif isinstance(event, (*_ANSWERED, e.ActionDenied, e.LockTaken, e.LockRefused)):
         refused = isinstance(event, (e.ApprovalRefused, e.ApprovalExpired, e.ActionDenied, e.LockRefused))
         _end(lane, "wait", at, "bad" if refused else "doubt")
         if isinstance(event, e.ActionDenied) and not lane.stretches:
             lane.stretches.append(
-                Stretch(kind="attempt", since=at, until=at, tone="bad", says=f"denied by {event.rule}")
+                DrawnStretch(kind="attempt", since=at, until=at, tone="bad", says=f"denied by {event.rule}")
             )
 
 
-def _end(lane: Lane, kind: str, at: int, tone: str) -> None:
+def _end(lane: StepLane, kind: str, at: int, tone: str) -> None:
     """End what lasts of this kind; a probe that speaks later says how the last attempt really ended."""
     found = lane.last(kind)
     if found is None:
