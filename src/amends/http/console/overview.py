@@ -18,7 +18,7 @@ from amends.text import counted
 
 HOUR_MS: Final = 3_600_000
 HOURS: Final = 24
-MOST: Final = 2_000
+MOST: Final = 1_000
 """So many sagas are counted; where there are more, the page says so."""
 _PAGE: Final = 500
 _HEIGHT: Final = 96
