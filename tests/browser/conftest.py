@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -49,8 +49,8 @@ def visit(browser: "Browser") -> "Generator[Callable[..., Visitor]]":
 
     made: list[Visitor] = []
 
-    def visiting(server: "Serving", name: str = "", *scopes: str, **more: object) -> Visitor:
-        made.append(Visitor(browser, server, **more))  # type: ignore[arg-type]  # as the visitor takes them
+    def visiting(server: "Serving", name: str = "", *scopes: str, **more: Any) -> Visitor:
+        made.append(Visitor(browser, server, **more))
         if name:
             made[-1].log_in(name, *scopes)
         return made[-1]

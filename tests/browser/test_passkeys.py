@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ def server(tmp_path: Path) -> Generator[Serving]:
 
 
 def _with_authenticator(one: Visitor) -> None:
-    session = one.context.new_cdp_session(one.page)
+    session: Any = one.context.new_cdp_session(one.page)
     session.send("WebAuthn.enable")
     options = {
         "protocol": "ctap2",

@@ -1,7 +1,7 @@
 """The pictures of the pages about the console, of the demo's sagas: `AMENDS_PICTURES=docs/images` puts them there."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from playwright.sync_api import Browser, Page, expect
 
@@ -26,11 +26,11 @@ def test_pictures_for_the_docs(browser: Browser, tmp_path: Path, pictures: Path)
         wide.goto(f"{address}/sagas/trip-1")
         _take(wide, pictures, "saga", "Timeline")
         dark = _page(browser, 1180, 860, "dark")
-        dark.context.add_cookies(wide.context.cookies())  # type: ignore[arg-type]  # as they were given
+        _log_in_as(dark, wide)
         dark.goto(f"{address}/policy")
         _take(dark, pictures, "policy", "big-refunds-take-a-person")
         phone = _page(browser, 390, 844, "light")
-        phone.context.add_cookies(wide.context.cookies())  # type: ignore[arg-type]  # as they were given
+        _log_in_as(phone, wide)
         phone.goto(f"{address}/approvals/refund-9/2")
         _take(phone, pictures, "approval", "What will happen")
         for one in (wide, dark, phone):
@@ -43,6 +43,11 @@ def _page(browser: Browser, width: int, height: int, scheme: Literal["light", "d
     )
     context.set_default_timeout(PATIENCE_MS)
     return context.new_page()
+
+
+def _log_in_as(page: Page, other: Page) -> None:
+    cookies: Any = other.context.cookies()
+    page.context.add_cookies(cookies)
 
 
 def _take(page: Page, pictures: Path, name: str, words: str) -> None:

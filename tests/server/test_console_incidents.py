@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from amends import Coordinator
+from amends import Coordinator, Limits
 from tests.server import world
 from tests.server.person import Person
 from tests.server.serving import Serving, run_cli, serving
@@ -81,6 +81,50 @@ def test_trying_again_is_done_by_a_worker_that_knows_it_and_not_by_the_server(se
     assert world.resumed(server.journal)["b-3"] == "incident"
     anna.open("/incidents?show=all")
     assert "b-3/2" in anna.words
+
+
+async def _of_other_kinds(coordinator: Coordinator) -> None:
+    for number in (1, 2):
+        await coordinator.run(
+            world.limited, "x", id=f"l-{number}", actor="agent:shop", limits=Limits(steps=1, then="call")
+        )
+        await coordinator.run(world.pivoted, f"kim{number}", id=f"p-{number}", actor="agent:shop")
+
+
+def test_each_kind_has_its_own_ways_out(server: Serving, anna: Person) -> None:
+    world.on(server.journal, _of_other_kinds)
+    for saga, button, says, ends in (
+        ("l-1", "Allow as much again", "running now", "completed"),
+        ("l-2", "Take the saga back", "rolling back now", "rolled_back"),
+        ("p-1", "Let it stand, on my word", "You vouched for it.", "completed"),
+    ):
+        anna.open(f"/incidents/{saga}/1")
+        anna.press(button, **({"reason": "agreed with the customer"} if saga == "p-1" else {}))
+        assert says in anna.words
+        assert world.resumed(server.journal)[saga] == ends
+    anna.open("/incidents/p-2/1")
+    assert "Go on forward" in anna.words
+    anna.press_nothing_of("Take the saga back")
+
+
+def test_what_the_gate_refused_runs_in_the_name_of_a_person(tmp_path: Path) -> None:
+    folder = tmp_path / "j"
+    folder.mkdir(mode=0o700)
+    rule = "  - id: no-way-back\n    when: {topic: shop.reserve, phase: compensation}\n    decision: deny\n"
+    world.on(
+        folder / "journal.db",
+        lambda one: one.run(world.gone_back, "x", id="d-1", actor="agent:shop"),
+        policy=world.POLICY + rule,
+    )
+    with serving(folder, journal=folder / "journal.db") as server:
+        anna = Person.with_token(server, "person:anna")
+        anna.open("/incidents/d-1/1")
+        assert "the gate does not let its compensation run" in anna.words
+        anna.press("Let it run, in my name")
+        assert "It is on record" in anna.words
+        assert world.resumed(server.journal)["d-1"] == "rolled_back"
+        anna.open("/incidents/d-1/1")
+        assert "against the gate" in anna.words
 
 
 def test_a_report_is_a_file_to_hand_on(anna: Person) -> None:

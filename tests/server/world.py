@@ -104,6 +104,21 @@ async def plain(s: Work, order: str) -> str:
     return await s.do(reserve, order)
 
 
+@saga("shop.pivoted")
+async def pivoted(s: Work, order: str) -> None:
+    """An order that fails after something that cannot be taken back."""
+    await s.do(reserve, order)
+    await s.do(send_mail, order)
+    await s.do(break_down, "the customer changed their mind")
+
+
+@saga("shop.limited")
+async def limited(s: Work, order: str) -> str:
+    """An order of two steps."""
+    await s.do(reserve, order)
+    return await s.do(reserve, f"{order}-wrapping")
+
+
 @saga("shop.parcel")
 async def parcel(s: Work, order: str) -> str:
     await s.do(reserve, order)

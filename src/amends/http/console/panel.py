@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from amends.core import events as e
@@ -14,7 +15,7 @@ from amends.runtime.coordinator.lists import History
 from amends.runtime.drive.policies import Policies
 from amends.text import counted, span
 
-_ENDS: Final = {
+_ENDS: Final[Mapping[type[e.Event], tuple[str, str]]] = {
     e.AttemptSucceeded: ("succeeded", "good"),
     e.AttemptFailed: ("failed: certainly nothing happened", "bad"),
     e.AttemptLost: ("lost: nobody knows", "doubt"),
@@ -25,7 +26,7 @@ _ENDS: Final = {
     e.MitigationFailed: ("failed", "bad"),
     e.MitigationLost: ("lost: nobody knows", "doubt"),
 }
-_VERDICTS: Final = {
+_VERDICTS: Final[Mapping[type[e.Event], str]] = {
     e.ActionDispatched: "allow",
     e.ActionAllowed: "allow",
     e.ActionDenied: "deny",

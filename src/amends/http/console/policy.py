@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from amends.core.words.values import OWN
+from amends.core.words.values import OWN, Json
 from amends.core.words.verdict import Verdict
 from amends.errors import AmendsError, InputError
 from amends.gate.described import described_facts
@@ -87,7 +87,7 @@ def _explained(visit: Visit, policy: Policy, text: str) -> tuple[Verdict, tuple[
         raise InputError(f"the facts are no JSON ({exc}); write them as in {EXAMPLE}") from None
     if not isinstance(given, dict):
         raise InputError(f"the facts are an object, as in {EXAMPLE}")
-    facts = described_facts(given)
+    facts = described_facts(cast("dict[str, Json]", given))
     facts = placed(facts, facts.env, policy, visit.served.environments)
     return judge(policy, facts), heard(policy, facts)
 

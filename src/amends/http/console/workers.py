@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
@@ -31,14 +29,14 @@ async def _pause(visit: Visit) -> Response:
     try:
         if not form["why"].strip():
             raise InputError("say why: whoever finds it paused wants to know")
-        rollbacks = "stop" if form["rollbacks"] == "stop" else "go_on"
+        rollbacks: Rollbacks = "stop" if form["rollbacks"] == "stop" else "go_on"
         await visit.coordinator.pause(
             topic=form["topic"].strip(),
             definition=form["definition"].strip(),
             tenant=form["tenant"].strip(),
             why=form["why"].strip(),
             by=visit.who,
-            rollbacks=cast("Rollbacks", rollbacks),
+            rollbacks=rollbacks,
         )
     except AmendsError as exc:
         return await _show(visit, status_of(exc), trouble=str(exc))
