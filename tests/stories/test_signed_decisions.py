@@ -40,10 +40,22 @@ class Workshop(Shop):
             await s.do(work, 3)
             return "done"
 
+        child = SagaDefinition("shop.child", function=self.spend)
+
+        async def call(s: Work) -> str:
+            return await s.call(child)
+
         registry = Registry()
         registry.add_action(work)
+        registry.add_definition(child)
+        registry.add_definition(SagaDefinition("shop.parent", function=call))
         registry.add_definition(SagaDefinition("shop.work", function=serve))
         return registry
+
+    async def spend(self, s: Work) -> str:
+        await s.spend(tokens=10)
+        await s.wait_for("go")
+        return "spent"
 
     async def started(self, coordinator: Coordinator, limits: Limits | None = None) -> str:
         """How it stands when nothing more is due: it waits for the signal, or has been stopped before."""
@@ -99,6 +111,23 @@ async def paused_alone_and_with_all(shop: Workshop, coordinator: Coordinator) ->
     return await until(coordinator, "completed")
 
 
+async def stopped_with_its_parent(shop: Workshop, coordinator: Coordinator) -> str:
+    limits = Limits(tokens=Limit(5, then="pause", stop_children=True))
+    handle = await coordinator.start(
+        coordinator.registry.definition("shop.parent", 1), id="w-1", actor="agent:desk", limits=limits
+    )
+    assert (await handle.halt()).status == "paused"
+    (child,) = [row.id async for row in coordinator.list(parent="w-1")]
+    async with asyncio.timeout(30):
+        while (await coordinator.show(child)).status != "paused":
+            await asyncio.sleep(0.01)
+    await coordinator.raise_limit("w-1", tokens=50, by=KIM, proof=signer(shop.kim), wait=False)
+    await coordinator.signal(child, "go", early=True)
+    assert await until(coordinator, "completed") == "completed"
+    assert await shop.verdicts(child) == ({"covered"}, [])
+    return "completed"
+
+
 async def left_alone_by_its_agent(shop: Workshop, coordinator: Coordinator) -> str:
     work = coordinator.registry.action(Topic("account.work"), 1)
     async with coordinator.session("agent", id="w-1", idle=0.05) as s:
@@ -129,6 +158,7 @@ async def taken_back_with_an_incident(shop: Workshop, coordinator: Coordinator) 
         back_to_a_checkpoint_at_a_limit,
         called_at_a_limit,
         paused_alone_and_with_all,
+        stopped_with_its_parent,
         left_alone_by_its_agent,
         taken_back_with_an_incident,
     ],
