@@ -6,7 +6,8 @@ The blocks of a page run in order, in one fresh directory and one fresh process:
 - ```yaml is written to the file that its first line names;
 - ```output is what the Python above it has printed;
 - ```console holds commands after `$ `, each followed by what it prints. `amends`, `python` and `cat` are run. Of
-  `make`, the target must exist. The rest sets up a shell and is left alone.
+  `make`, the target must exist. The rest sets up a shell and is left alone. Of a shell's own words `NAME=$(cat FILE)`
+  before a command, and `> FILE` and `&` behind it are understood: after `&` the next one waits until it says something.
 
 What differs from run to run (times, ids, durations) is not compared; the login name is shown as `you`. To have the
 pages show what is printed now:
@@ -17,9 +18,11 @@ pages show what is printed now:
 import argparse
 import contextlib
 import io
+import itertools
 import json
 import os
 import re
+import select
 import shlex
 import signal
 import subprocess
@@ -36,8 +39,8 @@ from amends.runtime.declare.names import login
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
-ELSEWHERE = frozenset({"langchain", "openai-agents", "pydantic-ai"})
-"""Pages about frameworks, by their names: they run where these are installed, with the adapters' tests."""
+ELSEWHERE = frozenset({"langchain", "openai-agents", "pydantic-ai", "serve"})
+"""Pages about what an extra brings, by their names: they run where it is installed, with its own tests."""
 PROSE = [*PAGES, ROOT / "CHANGELOG.md", *sorted((ROOT / "adr").glob("*.md"))]
 
 RUN = frozenset({"amends", "python", "cat"})
@@ -84,7 +87,17 @@ class Command:
 
     @property
     def words(self) -> list[str]:
-        return shlex.split(self.line)
+        return shlex.split(self.line.removesuffix(" &").partition(" > ")[0].replace("$(cat ", "$(cat\\ "))
+
+    @property
+    def stays(self) -> bool:
+        """Whether it runs on while the next commands do."""
+        return self.line.endswith(" &")
+
+    @property
+    def target(self) -> str | None:
+        """The file that gets what it prints."""
+        return self.line.partition(" > ")[2] or None
 
     @property
     def settings(self) -> dict[str, str]:
@@ -93,12 +106,13 @@ class Command:
             name, equals, value = word.partition("=")
             if not equals or not name.isidentifier():
                 break
-            found[name] = value
+            of_file = re.fullmatch(r"\$\(cat (\S+)\)", value)
+            found[name] = Path(of_file[1]).read_text(encoding="utf-8").strip() if of_file else value
         return found
 
     @property
     def call(self) -> list[str]:
-        return self.words[len(self.settings) :]
+        return list(itertools.dropwhile(lambda word: re.match(r"[A-Za-z_]\w*=", word), self.words))
 
 
 def commands(text: str) -> list[Command]:
@@ -123,6 +137,7 @@ VARYING = (
     (r'("(?:at|\w+_at)": )\d{13}', r"\1<ms>"),
     (r"\b\d+(?:\.\d+)? (?:ms|s)\b", "<span>"),
     (r"\b\d+(?:\.\d+)? [MG]B\b", "<size>"),
+    (r"\?once=[\w-]+", "?once=<once>"),
     (r"\b\d+ passed in \d+\.\d+s", "<passed>"),
     (r"\b([\w-]+\.md):\d+, in ", r"\1:<line>, in "),  # where on its page a snippet raised something
     (r" *$", ""),
@@ -160,6 +175,9 @@ def perform(page: Path, *, into: Path) -> None:
             printed[block.line] = said
         elif block.tag == "console":
             printed[block.line] = "".join(perform_commands(commands(block.text)))
+    for one in BEGUN:
+        one.terminate()
+        one.communicate(timeout=PATIENCE_S)
     into.write_text(json.dumps(printed), encoding="utf-8")
 
 
@@ -170,6 +188,13 @@ def perform_commands(asked: list[Command]) -> Iterator[str]:
         yield f"$ {command.line}\n"
         if command.line == "echo $?":
             yield f"{code}\n"
+        elif command.stays:
+            yield begun(program, rest, environment() | command.settings)
+        elif command.target is not None:
+            with Path(command.target).open("w", encoding="utf-8") as file:
+                call = [sys.executable, *(["-m", "amends"] if program == "amends" else []), *rest]
+                env = environment() | command.settings
+                code = subprocess.run(call, env=env, stdout=file, stderr=subprocess.DEVNULL, check=True).returncode
         elif program in RUN:
             code, printed = perform_command(program, rest, environment() | command.settings)
             if code == -KILLED and command.shown.endswith("Killed\n"):
@@ -178,6 +203,23 @@ def perform_commands(asked: list[Command]) -> Iterator[str]:
                 yield printed + "Killed\n" * (code == -KILLED)
         else:
             yield command.shown
+
+
+BEGUN: list["subprocess.Popen[bytes]"] = []
+"""The commands that run on."""
+_SAID = 65536
+
+
+def begun(program: str, words: list[str], env: dict[str, str]) -> str:
+    """Start a command that runs on until the page has ended; what it says first, which it says at once."""
+    call = [sys.executable, *(["-m", "amends"] if program == "amends" else []), *words]
+    started = subprocess.Popen(call, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, bufsize=0)
+    BEGUN.append(started)
+    assert started.stdout is not None
+    said = started.stdout.read(_SAID)
+    while select.select([started.stdout], [], [], 0.2)[0] and (more := started.stdout.read(_SAID)):
+        said += more
+    return said.decode()
 
 
 def perform_command(program: str, words: list[str], env: dict[str, str]) -> tuple[int, str]:
@@ -203,7 +245,7 @@ def performed(page: Path, place: Path) -> dict[int, str]:
     """What the blocks of a page print, by their lines."""
     answer = place / "printed.json"
     work = place / "work"
-    work.mkdir()
+    work.mkdir(mode=0o700, exist_ok=True)
     words = [sys.executable, "-W", "error", "-m", "tests.test_docs", "--perform", str(page), "--into", str(answer)]
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     ended = subprocess.run(words, cwd=work, env=env, capture_output=True, text=True, check=False, timeout=PATIENCE_S)
