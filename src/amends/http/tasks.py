@@ -233,7 +233,7 @@ class Tasks:
         return task
 
     def end(self, task: Task, report: CallReport) -> bool:
-        """CallReport how a task ended; false where that is known already, or it is too late. Raises InputError."""
+        """Report how a task ended; false where that is known already, or it is too late. Raises InputError."""
         require_fitting(report, task.part)
         if task.report.done():
             return False

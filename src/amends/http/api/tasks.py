@@ -91,7 +91,7 @@ async def report_attempt(  # noqa: PLR0913 - one for each thing that can be said
     where: str = "",
     wait: float = 20.0,
 ) -> object:
-    """CallReport how a call ended: `succeeded` with its result; `failed`, certainly nothing happened; `lost`, who knows.
+    """Report how a call ended: `succeeded` with its result; `failed`, certainly nothing happened; `lost`, who knows.
 
     Of a probe: `happened`, with what the action would have returned, or `not_happened`. `fatal`: it is not to be tried
     again. `after`: seconds until it may. `changed_since`: a compensation found that somebody else has changed it. The
