@@ -37,7 +37,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .PHONY: help venv demo test test-all test-gateway test-postgres test-server test-browser test-engines chromium security soak simulate images mutants spin model check \
 	format coverage bench test-adapters bench-adapters bench-gateway bench-peers \
-	bench-postgres bench-engines docs lock clean
+	bench-postgres bench-engines bench-server docs lock clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -145,6 +145,9 @@ chromium: ## Install the browser of `make test-browser`, chromium, by apt-get; t
 test-engines: $(VENV).engines/.made $(VENV).engines/node/.made ## Test what has Restate and Temporal drive sagas, on real servers.
 	@$(VENV).engines/bin/mypy --config-file tests/engines/mypy.ini
 	@$(VENV).engines/bin/python -m pytest -n 2 --dist worksteal $(BOUNDED) tests/engines $(ARGS)
+
+bench-server: $(VENV).server/.made ## Measure a step through a server's socket beside one on a journal at hand.
+	@$(VENV).server/bin/python -m bench.remote
 
 bench-engines: $(VENV).engines/.made $(VENV).engines/node/.made ## Measure sagas that an engine drives beside the same without it.
 	@$(VENV).engines/bin/python -m bench.engines

@@ -94,3 +94,105 @@ def test_a_session_that_is_cancelled_has_its_compensations_as_tasks(agent: Agent
     canceller.join()
     assert seen == [("compensation", "c2", "paid c2", True), ("compensation", "c1", "paid c1", True)]
     assert ended[0]["status"] == "rolled_back"
+
+
+def test_what_nobody_reports_is_lost_when_the_session_is_taken_up_again(agent: Agent) -> None:
+    probed = {**CHARGE, "topic": "shop.probed", "probe": True}
+    agent.open("taken")
+    first = agent.step("c1", probed, order="o")
+    stale = agent.holder
+    agent.open("taken")
+    asked = agent.step("c1", probed, order="o")
+    assert (asked["part"], asked["key"]) == ("probe", first["key"])
+    late = agent.report(first["token"], "succeeded", result="too late")
+    assert late["token"] == asked["token"], "its report changes nothing any more"
+    found = agent.report(asked["token"], "happened", result="paid")
+    assert (found["state"], found["result"]) == ("succeeded", "paid")
+    refused = agent.ask("POST", "/sessions/taken/checkpoint", 409, json={"holder": stale, "name": "x"})
+    assert refused["type"] == "urn:amends:SessionOverError"
+
+
+def test_what_failed_is_asked_for_again_with_the_same_key(agent: Agent) -> None:
+    agent.open("retried")
+    first = agent.step("c1", {**CHARGE, "retries": {"attempts": 3, "first_s": 0.01}}, order="o")
+    second = agent.report(first["token"], "failed", why="the line is busy")
+    assert (second["state"], second["key"], second["token"] != first["token"]) == ("perform", first["key"], True)
+    assert second["reasons"] == ["the line is busy"]
+    ended = agent.report(second["token"], "failed", why="no such card", fatal=True)
+    assert (ended["state"], ended["error"]["reason"]) == ("failed", "no such card")
+
+
+def test_a_before_image_is_asked_for_first_and_its_compensation_has_it(agent: Agent, worker: Agent) -> None:
+    priced = {"topic": "shop.price", "compensation": True, "before": True, "timeout": 20}
+    agent.open("before")
+    look = agent.step("c1", priced, cents=200)
+    assert look["part"] == "before"
+    act = agent.report(look["token"], "succeeded", result=100)
+    assert act["part"] == "action"
+    agent.report(act["token"], "succeeded")
+    ended: list[Any] = []
+    failing = {"error": {"type": "ValueError", "reason": "the wrong shop"}}
+    failer = threading.Thread(target=lambda: ended.append(agent.post("fail", **failing)))
+    failer.start()
+    task = worker.task("shop.price")
+    assert (task["part"], task["before"]) == ("compensation", 100)
+    worker.report(task["token"], "succeeded")
+    failer.join()
+    assert (ended[0]["status"], ended[0]["why"]) == ("rolled_back", "ValueError: the wrong shop")
+
+
+def test_a_step_for_a_worker_is_a_task_of_its_topic(agent: Agent, worker: Agent) -> None:
+    agent.open("delegated")
+    contract = {"topic": "shop.delegated", "compensation": True, "timeout": 20}
+    asked = {"topic": "shop.delegated", "contract": contract, "call": "c1", "args": {"n": 1}}
+    assert agent.post("steps", **asked, by="worker", wait=0)["state"] == "running"
+    task = worker.task("shop.delegated")
+    assert (task["part"], task["args"]) == ("action", {"n": 1})
+    worker.report(task["token"], "succeeded", result=2)
+    assert agent.post("steps", **asked, by="worker")["result"] == 2
+
+
+def test_a_token_sees_neither_sessions_nor_tasks_of_other_definitions(agent: Agent, server: Serving) -> None:
+    other = Agent(server, server.new_token("agent:mail", "run", definitions=("mail.*",)))
+    with other.client:
+        refused = other.ask("POST", "/sessions", 403, json={"name": "shop.agent", "id": "stolen"})
+        assert "the token is for mail.*" in refused["detail"]
+        agent.open("private")
+        told = agent.step("c1", order="o")
+        other.ask("GET", "/sessions/private", 403)
+        other.ask("POST", f"/attempts/{told['token']}/outcome", 403, json={"outcome": "succeeded"})
+        agent.post("steps", topic="shop.hidden", contract={"topic": "shop.hidden"}, by="worker", wait=0)
+        assert other.ask("GET", "/tasks", params={"topic": "*"})["task"] is None
+
+
+@pytest.mark.parametrize(
+    ("contract", "said"),
+    [
+        ({"topic": "shop.charge", "compensation": True, "no_rollback": "gone"}, "can be taken back"),
+        ({"topic": "shop.charge", "timeout": 0}, "more than 0 seconds"),
+        ({"topic": "Shop Charge"}, "is not a topic"),
+        ({"topic": "shop.charge", "compensaton": True}, "compensaton"),
+        ({"topic": "shop.other"}, "the step of shop.charge"),
+    ],
+)
+def test_a_contract_that_cannot_be_kept_is_refused_with_what_is_wrong(
+    agent: Agent, contract: dict[str, Any], said: str
+) -> None:
+    agent.open("contracts")
+    refused = agent.post("steps", 422, topic="shop.charge", contract=contract, call="c1")
+    assert said in refused["detail"]
+
+
+def test_another_thing_under_the_same_call_is_refused(agent: Agent) -> None:
+    agent.open("same")
+    agent.report(agent.step("c1", order="o")["token"], "succeeded")
+    refused = agent.step("c1", status=409, order="other")
+    assert "with other arguments" in refused["detail"]
+
+
+def test_an_outcome_that_says_nothing_of_its_part_is_refused(agent: Agent) -> None:
+    agent.open("words")
+    told = agent.step("c1", order="o")
+    assert "is succeeded, failed or lost" in agent.report(told["token"], "happened", 422)["detail"]
+    assert agent.report(told["token"], "succeeded")["state"] == "succeeded"
+    assert "its report came too late" in agent.report("no-such-token", "succeeded", 404)["detail"]

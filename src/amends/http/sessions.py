@@ -301,9 +301,10 @@ class OpenSessions:
     ) -> Fields:
         """Do a step, or go on with it: what whoever holds the session has to do next, or how it ended."""
         if contract is not None:
-            if contract["topic"] != topic:
-                raise InputError(f"the contract is of {contract['topic']}, and the step of {topic}")
-            one.contracts[topic] = self._declared(contract)
+            declared = self._declared(contract)
+            if declared.topic != topic:
+                raise InputError(f"the contract is of {declared.topic}, and the step of {topic[:128]}")
+            one.contracts[topic] = declared
         action = one.contracts.get(topic)
         if action is None:
             raise InputError(f"nobody has declared {topic} here; send its contract with the step, or open with it")

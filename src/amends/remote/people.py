@@ -128,7 +128,7 @@ class ServedCoordinator:
     async def pause(self, *, by: str, **given: Any) -> int:  # noqa: ANN401 - the clauses, as a coordinator takes them
         return await self._asking.pause(**given)
 
-    async def unpause(self, *, by: str, **given: Any) -> int:  # noqa: ANN401 - likewise
+    async def unpause(self, *, by: str, **given: Any) -> int:  # noqa: ANN401 - the clauses, as a coordinator takes them
         return await self._asking.unpause(**given)
 
     async def drain(self, *, within: float) -> list[str]:

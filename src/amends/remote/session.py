@@ -116,7 +116,7 @@ class RemoteSession:
         self._client.opened(self)
         try:
             await self._open("")
-        except BaseException:
+        except BaseException:  # whatever it was, it flies on; nobody takes the tasks of a session that is not open
             self._client.left(self)
             raise
 

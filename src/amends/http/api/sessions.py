@@ -192,7 +192,10 @@ async def fail_session(at: At, session: str, *, holder: str, error: dict[str, An
     if (over := await _is_over(at, session, SagaStatus.ROLLED_BACK)) is not None:
         return over
     one, opened = await _held(at, session, holder)
-    return await _ended(one, opened.fail(failure(error)))
+    left_by = failure(error)
+    if (step := getattr(left_by, "step", None)) and step not in opened.saga.steps:
+        raise InputError(f"the error names step {str(step)[:80]!r}, and session {session} has none of that id")
+    return await _ended(one, opened.fail(left_by))
 
 
 async def cancel_session(at: At, session: str, *, holder: str, why: str = "cancelled") -> object:
