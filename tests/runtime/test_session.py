@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
+from statistics import median
+from types import FrameType
 from typing import Any, cast
 
 import pytest
@@ -320,6 +323,31 @@ def test_the_other_verbs_of_a_saga(tmp_path: Path) -> None:
 
     tell(tmp_path, story)
     assert world.seen == ["pay(5)"]
+
+
+def test_a_call_costs_the_same_however_many_steps_came_before_it(tmp_path: Path) -> None:
+    world = World()
+    book = world.action("book")
+    counts: list[int] = []
+
+    def count(frame: FrameType, what: str, _: object) -> Any:
+        """Count lines of its module: each turn of a loop is one."""
+        counts[-1] += what == "line"
+        return count if frame.f_code.co_filename.endswith("saga/session.py") else None
+
+    async def story(coordinator: Coordinator) -> None:
+        async with coordinator.session("support.agent", id="t-1") as s:
+            for number in range(400):
+                counts.append(0)
+                before = sys.gettrace()
+                sys.settrace(count)
+                try:
+                    await s.do(book, call=f"c{number}")
+                finally:
+                    sys.settrace(before)
+
+    tell(tmp_path, story)
+    assert median(counts[-20:]) < 1.2 * median(counts[20:40])
 
 
 def test_a_rollback_that_becomes_an_incident_is_told_as_one(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context, ContextVar, copy_context
 from datetime import datetime, timedelta
 from functools import cached_property
+from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
@@ -134,6 +135,9 @@ class Session:
         self._leaving: asyncio.Future[_Leaving] = asyncio.get_running_loop().create_future()
         self._under_way: set[asyncio.Task[Any]] = set()
         self._last = 0.0
+        self._calls: dict[str, StepId] = {}
+        self._looked_at = 0
+        """The steps of calls, and how many of all were looked at for them."""
         self._shared: dict[str, asyncio.Task[Any]] = {}  # by call: who asks for the same waits for them
         self.loop: Final = asyncio.get_running_loop()  # the one that it belongs to
 
@@ -245,6 +249,7 @@ class Session:
 
     def _open(self, drive: Drive) -> None:
         self._drive, self._context = drive, copy_context()
+        self._calls, self._looked_at = {}, 0
         self._last = drive.run.around.clock.elapsed()
         self.opened.set()
 
@@ -400,7 +405,7 @@ class Session:
         """Whether people have to approve this step first; then they are asked by now, and nothing of it is done."""
 
         async def look(drive: Drive, args: Json) -> bool:
-            if (known := _known(drive, StepRequest(call))) is not None:
+            if (known := self._known(drive, StepRequest(call))) is not None:
                 return known.status is StepStatus.AWAITING
             verdict = await judge(drive.run, StepId(call), action.contract, args)
             return verdict.decision is Decision.REQUIRE_HUMAN
@@ -417,13 +422,23 @@ class Session:
                 return True
         return False
 
+    def _known(self, drive: Drive, asked: StepRequest) -> Step | None:
+        """The step that this request is, where it is on record; a call is looked for among what is new alone."""
+        steps = drive.run.book.saga.steps
+        if asked.step is None and asked.call:
+            new = len(steps) - self._looked_at
+            self._calls |= {one.call: one.id for one in reversed([*islice(reversed(steps.values()), new)]) if one.call}
+            self._looked_at = len(steps)
+        name = asked.step or self._calls.get(asked.call)
+        return None if name is None else steps.get(name)
+
     def _step(
         self, drive: Drive, action: Action[..., Any], named: Mapping[str, object], at: Spot | None, asked: StepRequest
     ) -> Coroutine[Any, Any, Any]:
         def begin(
             action: Action[..., Any], args: Json, digest: str, secrets: tuple[Secret, ...], at: Spot | None = None, /
         ) -> Coroutine[Any, Any, Any]:
-            known = _known(drive, asked)
+            known = self._known(drive, asked)
             if known is not None:
                 require_same(drive.run.book.saga, known, asked.call, action, args, digest, secrets)
                 at = Spot(known.id)
@@ -554,16 +569,6 @@ async def _ended(task: asyncio.Task[Any]) -> None:
         if not task.cancelled():
             task.exception()
         raise
-
-
-def _known(drive: Drive, asked: StepRequest) -> Step | None:
-    """The step that this request is, where it is on record."""
-    steps = drive.run.book.saga.steps
-    if asked.step is not None:
-        return steps.get(asked.step)
-    if not asked.call:
-        return None
-    return next((step for step in reversed(steps.values()) if step.call == asked.call), None)
 
 
 def _told_of(saga: Saga, step: Step) -> SessionStep:
