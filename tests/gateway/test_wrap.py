@@ -215,6 +215,8 @@ tools:
 
     tell(story)
     assert stored(tmp_path)["log"] == ["create a", "update 1"], "nothing was called that could be wrong"
+    told = amends(tmp_path, "mcp", "report")
+    assert "notes.create: 1 call, compensatable; of 1 nobody saw what was there before" in told
 
 
 def test_meta_reaches_the_server_without_what_is_of_the_connection_or_of_ours(tmp_path: Path) -> None:

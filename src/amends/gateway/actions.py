@@ -23,7 +23,7 @@ from amends.core.words.contracts import BACK, Contract, Retries, Reversibility, 
 from amends.core.words.values import Json, canonical
 from amends.errors import Fatal, InputError, NotDone, ServerError
 from amends.gateway.answers import MISSING, AnswerTest, ToolAnswer
-from amends.gateway.model import Contracts, ToolCall, ToolContract
+from amends.gateway.model import UNSEEN_BEFORE, Contracts, ToolCall, ToolContract
 from amends.gateway.references import filled, is_true
 from amends.runtime.declare.action import Action, Asked, Done, Happened, NotHappened, key
 from amends.runtime.values.signature import AnyNames
@@ -33,8 +33,6 @@ Wire = dict[str, Any]
 UNSEEN: Final = Retries(attempts=3)
 """A call that was answered is not made again, however it was answered; one whose end nobody saw may be."""
 INPUT_REQUIRED: Final = "input_required"
-UNSEEN_BEFORE: Final = "unseen"
-"""Stands in a before-image that could not be captured, with the reason, where the call passed all the same."""
 LARGEST_KEPT: Final = 8 * 1024 * 1024
 _LONGEST_SAID: Final = 600
 _CUT_TEXT: Final = 256 * 1024

@@ -23,6 +23,8 @@ ApprovalsBy: TypeAlias = Literal["in_client", "elsewhere"]
 OnIdle: TypeAlias = Literal["call", "rollback", "keep"]
 Check: TypeAlias = "Template | AnswerTest"
 _DIGITS: Final = 8
+UNSEEN_BEFORE: Final = "unseen"
+"""Stands in a before-image that could not be captured, with the reason, where the call passed all the same."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

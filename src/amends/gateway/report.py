@@ -8,6 +8,7 @@ from dataclasses import field
 from amends.core.events import ActionAllowed, ActionDispatched
 from amends.core.words.values import StepId
 from amends.dataclass import dataclass
+from amends.gateway.model import UNSEEN_BEFORE
 from amends.gateway.observing import OBSERVED
 from amends.gateway.sagas import DEFINITION
 from amends.journal.port.journal import Journal, SagaQuery
@@ -18,17 +19,21 @@ _PAGE = 200
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """One topic: calls, the verdicts that were not put into force (`deny by no-mail`), and its reversibility."""
+    """One topic: calls, the verdicts that were not put into force (`deny by no-mail`), its reversibility, and how many
+    of the calls a person would have to take back, as nobody saw what was there before.
+    """
 
     topic: str
     calls: int
     reversibility: str
     verdicts: Counter[str] = field(default_factory=Counter[str])
+    unseen: int = 0
 
 
 async def observed(journal: Journal) -> list[Observed]:
     """All that came through a gateway, by topic."""
     calls: Counter[str] = Counter()
+    unseen: Counter[str] = Counter()
     ways: dict[str, str] = {}
     verdicts: dict[str, Counter[str]] = {}
     cursor: str | None = None
@@ -46,6 +51,7 @@ async def observed(journal: Journal) -> list[Observed]:
                 if step.topic.startswith("amends."):
                     continue
                 calls[step.topic] += 1
+                unseen[step.topic] += isinstance(step.before, dict) and UNSEEN_BEFORE in step.before
                 ways[step.topic] = str(step.contract.reversibility) if step.contract.side_effect else "changes nothing"
                 mark, _, rest = rules.get(step.id, "").partition(":")
                 if mark == OBSERVED:
@@ -54,4 +60,7 @@ async def observed(journal: Journal) -> list[Observed]:
         cursor = page.cursor
         if cursor is None:
             break
-    return [Observed(topic, calls[topic], ways[topic], verdicts.get(topic, Counter())) for topic in sorted(calls)]
+    return [
+        Observed(topic, calls[topic], ways[topic], verdicts.get(topic, Counter()), unseen[topic])
+        for topic in sorted(calls)
+    ]

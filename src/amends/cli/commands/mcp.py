@@ -218,10 +218,17 @@ def report(*, journal: str, as_json: bool) -> None:
             verdicts = dict(one.verdicts)
             out.record(
                 "topic",
-                {"topic": one.topic, "calls": one.calls, "reversibility": one.reversibility, "would": verdicts},
+                {
+                    "topic": one.topic,
+                    "calls": one.calls,
+                    "reversibility": one.reversibility,
+                    "unseen": one.unseen,
+                    "would": verdicts,
+                },
             )
             would = "; ".join(f"{count} times {what}" for what, count in sorted(verdicts.items()))
             told = f"{visible(one.topic)}: {counted(one.calls, 'call')}, {one.reversibility}"
+            told += f"; of {one.unseen} nobody saw what was there before" if one.unseen else ""
             out.say(told + (f"; the policy would have said: {visible(would)}" if would else ""))
         if not found:
             out.say("nothing came through a gateway")
