@@ -593,7 +593,7 @@ Command: TypeAlias = (
     | Recover
 )
 
-TIMELESS: Final = frozenset[type]({StartSaga, DispatchStep, FinishWork})
+TIMELESS: Final = frozenset[type]({StartSaga, DispatchStep, FinishWork, StartCompensation})
 """Commands that are decided in the same way at any time, as what records a success is: nobody has to look at a clock
 for them.
 """

@@ -31,6 +31,8 @@ from amends.core.words.contracts import Reversibility
 from amends.core.words.values import StepId
 
 PROBE_TRIES: Final = 3
+_RUNNING: Final = SagaStatus.RUNNING
+_ROLLING_BACK: Final = SagaStatus.ROLLING_BACK
 _STOPPED: Final = frozenset({SagaStatus.INCIDENT, SagaStatus.PAUSED})
 
 
@@ -74,9 +76,9 @@ def plan(saga: Saga, now: int) -> tuple[Effect, ...]:
     One effect and not several, but for a rollback through a graph: else a compensation begins only when the one before
     has ended, newest first.
     """
-    if saga.phase is SagaStatus.ROLLING_BACK:
+    if saga.phase is _ROLLING_BACK:
         return _rolling_back(saga, now)
-    finishing = saga.phase is SagaStatus.RUNNING and not saga.works
+    finishing = saga.phase is _RUNNING and not saga.works
     if finishing and saga.awaited is not None:
         return (_turning(saga, now),)
     if saga.live:
@@ -106,7 +108,7 @@ def _rolling_back(saga: Saga, now: int) -> tuple[Effect, ...]:
             return (Settle(in_flight(saga)),)
         return (_too_late(due[0], stops=len(due) > 1, mitigates=mitigates),)
     if due:
-        return tuple(_in_time(step, now, saga.deadline_at, mitigates=bool(saga.mitigated_by)) for step in due)
+        return tuple([_in_time(step, now, saga.deadline_at, mitigates=bool(saga.mitigated_by)) for step in due])
     return (Settle(in_flight(saga)),) if saga.live else (End(),)
 
 
@@ -193,7 +195,7 @@ def _too_late(step: Step, *, stops: bool = False, mitigates: bool = False) -> Ca
 
 def turns(saga: Saga) -> tuple[Step, ...]:
     """The steps whose turn it is in a rollback, newest first: one, or several that a graph declares independent."""
-    if saga.phase is not SagaStatus.ROLLING_BACK or not saga.top:
+    if saga.phase is not _ROLLING_BACK or not saga.top:
         return ()
     if saga.frontier is None:
         return (saga.steps[saga.order[saga.top]],)
@@ -202,7 +204,7 @@ def turns(saga: Saga) -> tuple[Step, ...]:
 
 def has_turn(saga: Saga, step: Step) -> bool:
     """Whether it may be taken back now, in a rollback."""
-    if saga.phase is not SagaStatus.ROLLING_BACK or step.status in LIVE or strays(saga):
+    if saga.phase is not _ROLLING_BACK or step.status in LIVE or strays(saga):
         return False
     return step.number == saga.top if saga.frontier is None else step.id in saga.frontier.turns
 

@@ -52,12 +52,24 @@ def decide(saga: Saga, command: c.Command, moment: c.Moment) -> tuple[e.Event, .
 
     What it gives always folds: a request that comes too late, or twice, is refused and never damages a journal.
     """
-    match command:
+    match command:  # asks one after the other: what most sagas need comes first
         case c.DispatchStep():
             return (_dispatch(saga, command),)
         case c.RecordOutcome():
             step = saga.steps.get(command.step) or on_record(saga, command.step)
             return (fitting(saga, _outcome(saga, step, command.outcome, moment), step),)
+        case c.StartCompensation():
+            step = on_record(saga, command.step)
+            return (fitting(saga, _start_compensation(saga, step, command), step),)
+        case c.RecordCompensation():
+            step = on_record(saga, command.step)
+            return (fitting(saga, _compensation(saga, step, command, moment), step),)
+        case c.StartSaga():
+            return (_start(saga, command),)
+        case c.FinishWork():
+            return _finish(saga, command)
+        case c.EndSaga():
+            return end(saga)
         case c.ProposeStep():
             return _propose(saga, command)
         case c.PlaceStep():
@@ -86,10 +98,6 @@ def decide(saga: Saga, command: c.Command, moment: c.Moment) -> tuple[e.Event, .
             return (fitting(saga, _answer(saga, command, moment)),)
         case c.EnrolLate():
             return enrol_late(saga, command, moment)
-        case c.StartCompensation():
-            return (fitting(saga, _start_compensation(saga, command)),)
-        case c.RecordCompensation(step=step):
-            return (fitting(saga, _compensation(saga, on_record(saga, step), command, moment)),)
         case c.SettleFamily() | c.DropHeld() | c.StartRelease() | c.EndRelease():
             return _release(saga, command)
         case c.Recover():
@@ -100,17 +108,13 @@ def decide(saga: Saga, command: c.Command, moment: c.Moment) -> tuple[e.Event, .
             return with_signature(saga, decide(saga, command.command, moment), command)
         case c.ChangeRoster():
             return change_roster(saga, command)
-        case c.LeaveWaits() | c.ReportIdle() | c.EndIdle():
-            return decide_session(saga, command)
         case _:
             return _decide_saga(saga, command, moment)
 
 
 def _decide_saga(
     saga: Saga,
-    command: c.StartSaga
-    | c.FinishWork
-    | c.FailWork
+    command: c.FailWork
     | c.CancelSaga
     | c.MakeCheckpoint
     | c.Rewind
@@ -129,16 +133,16 @@ def _decide_saga(
     | c.PauseSaga
     | c.UnpauseSaga
     | c.KeepControl
-    | c.EndSaga,
+    | c.LeaveWaits
+    | c.ReportIdle
+    | c.EndIdle,
     moment: c.Moment,
 ) -> tuple[e.Event, ...]:
     match command:
-        case c.StartSaga():
-            return (_start(saga, command),)
-        case c.FinishWork():
-            return _finish(saga, command)
         case c.FailWork():
             return fail(saga, command, moment)
+        case c.LeaveWaits() | c.ReportIdle() | c.EndIdle():
+            return decide_session(saga, command)
         case c.CancelSaga():
             return cancel(saga, command, moment)
         case c.MakeCheckpoint() | c.Rewind() | c.RollBackTo() | c.TurnBack() | c.EndRewind():
@@ -155,8 +159,6 @@ def _decide_saga(
             return comment_incident(saga, command)
         case c.AdoptPolicy():
             return adopt(saga, command)
-        case c.EndSaga():
-            return end(saga)
         case _:
             return _decide_timing(saga, command, moment)
 
@@ -482,9 +484,9 @@ def _ask_again_at(saga: Saga, step: Step, moment: c.Moment) -> int | None:
 
 
 def _start_compensation(
-    saga: Saga, command: c.StartCompensation
+    saga: Saga, step: Step, command: c.StartCompensation
 ) -> e.CompensationStarted | e.CompensationDenied | e.MitigationStarted | e.MitigationDenied:
-    step, verdict = on_record(saga, command.step), command.verdict
+    verdict = command.verdict
     require_turn(saga, step)
     mitigates = step.contract.reversibility is Reversibility.IRREVERSIBLE
     if mitigates and not (saga.mitigated_by and step.contract.mitigation):
@@ -541,14 +543,15 @@ _EndedBack: TypeAlias = (
 def _compensation(saga: Saga, step: Step, command: c.RecordCompensation, moment: c.Moment) -> _EndedBack:
     attempt, outcome = step.undo_attempts, command.outcome
     mitigates = step.status is _S.MITIGATING
+    if isinstance(outcome, Succeeded):
+        result = outcome.result
+        below = step.topic == CALL and isinstance(result, dict) and result.get(MITIGATED) is True
+        ended = e.MitigationSucceeded if mitigates or below else e.CompensationSucceeded
+        return ended(step=step.id, attempt=attempt)
     retries, tried = step.contract.undo_retries, attempt - step.undo_renewed_at
     most = saga.most_attempts(step, back=True)
     again = _due(retries, tried, moment) if tried < most else None
     match outcome:
-        case Succeeded(result=result):
-            below = step.topic == CALL and isinstance(result, dict) and result.get(MITIGATED) is True
-            ended = e.MitigationSucceeded if mitigates or below else e.CompensationSucceeded
-            return ended(step=step.id, attempt=attempt)
         case Failed(error=error, where=where, changed_since=changed, after_s=after_s):
             if again is not None and after_s is not None:
                 again = _due(retries, tried, moment, after_s)

@@ -327,7 +327,7 @@ def _evolve_step(saga: Saga, event: e.StepEvent | e.ApprovalEvent) -> None:
     if new.approval is not None:
         _put(saga.asked, new.id, is_in=new.approval.unsettled)
     if saga.rewinding or saga.phase is not _RUNNING:
-        _walk(saga, again=isinstance(event, e.LateSuccessEnrolled | e.LateLossEnrolled), moved=new.id)
+        _walk(saga, again=type(event) in (e.LateSuccessEnrolled, e.LateLossEnrolled), moved=new.id)
 
 
 def _known(saga: Saga, event: e.Event, step: StepId) -> Step:

@@ -346,6 +346,8 @@ def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
             layer=event.layer,
         )
     match event:
+        case e.CompensationStarted() | e.CompensationSucceeded() | e.CompensationFailed():
+            return _taken_back(step, event, status)
         case e.AttemptStarted():
             return _attempted(step, event, status)
         case e.AttemptFailed() | e.AttemptLost():
@@ -354,8 +356,6 @@ def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
             return _probed(step, event, status)
         case e.LateSuccessEnrolled() | e.LateLossEnrolled():
             return _ended_late(step, event, status)
-        case e.CompensationStarted() | e.CompensationSucceeded() | e.CompensationFailed():
-            return _taken_back(step, event, status)
         case e.CompensationLost() | e.CompensationDenied():
             return _taken_back(step, event, status)
         case e.MitigationStarted() | e.MitigationSucceeded() | e.MitigationFailed():
@@ -493,7 +493,7 @@ _BackEvent: TypeAlias = (
 
 
 def _taken_back(step: Step, event: _BackEvent, status: StepStatus) -> Step:
-    step = altered(step, told=told_of(step))
+    step = step if step.told is not None else altered(step, told=told_of(step))
     match event:
         case e.CompensationStarted(attempt=attempt, certain=certain):
             return altered(step, status=status, undo_attempts=attempt, certain=certain, retry_at=None, trouble=None)
@@ -512,7 +512,7 @@ def _taken_back(step: Step, event: _BackEvent, status: StepStatus) -> Step:
 
 
 def _mitigated(step: Step, event: e.MitigationEvent, status: StepStatus) -> Step:
-    step = altered(step, told=told_of(step))
+    step = step if step.told is not None else altered(step, told=told_of(step))
     match event:
         case e.MitigationStarted(attempt=attempt):
             return altered(step, status=status, undo_attempts=attempt, retry_at=None, trouble=None)

@@ -41,6 +41,8 @@ class Database:
         self._raw = raw = apsw.Connection(str(path), flags=flags, vfs=vfs)
         # The stubs of apsw name a type that Python has from 3.12 on, so these are of unknown type before.
         self._execute = cast(Callable[..., Any], raw.execute)  # pyright: ignore[reportUnknownMemberType] - see above
+        # Of statements that give no rows: one cursor for all, where `execute` makes one each time, at half its price.
+        self._run = cast(Callable[..., Any], raw.cursor().execute)  # pyright: ignore[reportUnknownMemberType] - see above
         self._many = cast(Callable[..., Any], raw.executemany)  # pyright: ignore[reportUnknownMemberType] - see above
         self._changes = raw.changes
         if vfs is not None:
@@ -51,8 +53,8 @@ class Database:
         self.pragma("cell_size_check", 1)
 
     def run(self, sql: str, values: Values = ()) -> int:
-        """How many rows it changed, where it is a statement that changes rows."""
-        self._execute(sql, values)
+        """How many rows it changed, where it is a statement that changes rows; none that gives rows."""
+        self._run(sql, values)
         return self._changes()
 
     def run_many(self, sql: str, values: Iterable[Sequence[Value]]) -> None:

@@ -575,7 +575,7 @@ class Coordinator(Starting, Sessions, Answering, Signalling, Pausing, Enrolling,
 def _kept(definition: SagaDefinition, named: Mapping[str, object], saga: SagaId, most: int) -> Kept:
     """A saga's input as it is stored. Raises NotJsonError or TooLargeError."""
     try:
-        return keep(dict(named), saga, f"saga {definition.name}: input", most)
+        return keep(dict(named), saga, f"saga {definition.name}: input", most, digests=False)
     except NotJsonError as exc:
         raise definition.typed.not_json(named, exc) from None
 

@@ -36,10 +36,10 @@ from amends.core.events import IncidentKind
 from amends.core.plan import may_be_pivots, rewinding
 from amends.core.state.saga import Saga, Step
 from amends.core.transitions import ApprovalStatus, SagaStatus, StepStatus
-from amends.core.words.outcomes import Lost
+from amends.core.words.outcomes import Lost, Outcome
 from amends.core.words.values import StepId
 from amends.core.words.verdict import Decision
-from amends.errors import DivergedError, RefusedError, UnknownActionError
+from amends.errors import DivergedError, RefusedError, TooLargeError, UnknownActionError
 from amends.runtime.declare.action import Action
 from amends.runtime.drive.asking import LOOK_AGAIN_S, look_again, probe, wait
 from amends.runtime.drive.children import ends_with, release
@@ -50,7 +50,7 @@ from amends.runtime.drive.late import end_of_thread, note_thread, thread_ended
 from amends.runtime.drive.parallel import Parallel
 from amends.runtime.drive.reread import changed_since
 from amends.runtime.drive.run import Run, let_cancellation_go_on
-from amends.runtime.values.bounded import small_or_off_loop
+from amends.runtime.values.bounded import ON_LOOP, off_loop
 
 
 class Backward:
@@ -211,7 +211,7 @@ class Backward:
 
     async def _compensate(self, step: StepId, *, certain: bool) -> None:
         run = self._run
-        if not await self._thread_ended(step):
+        if (run.book.saga.id, step) in run.around.threads and not await self._thread_ended(step):
             return
         state = run.state(step)
         if not certain and state.status is StepStatus.SUCCEEDED:
@@ -244,22 +244,26 @@ class Backward:
         verdict = at_sight or await judge(
             run, state.id, state.contract, state.args, back=True, approval_present=approved
         )
-        if verdict.decision is not Decision.DENY and (until := await keep_rates(run, state.id, verdict)):
+        is_held_up = bool(verdict.rates) and verdict.decision is not Decision.DENY
+        if is_held_up and (until := await keep_rates(run, state.id, verdict)):
             await wait(run, min(until, _window_end(book.saga, state) or until))
             run.stop_if_draining()
             return  # plan again: it may be due, or too late, or not its turn any more
         if book.saga.steps[state.id] is not state:
             return  # it moved while the rates were asked: plan again
-        with run.flight(state.id):
+        with run.flight(state.id) as flight:
             book.tell(c.StartCompensation(step=state.id, certain=certain, verdict=verdict))
             await run.commit_to_dispatch()
             state = run.state(state.id)
             if state.status not in {StepStatus.COMPENSATING, StepStatus.MITIGATING}:
                 return
-            done = await small_or_off_loop(partial(run.done, state, action))
+            try:
+                done = run.done(state, action, ON_LOOP)
+            except TooLargeError:
+                done = await off_loop(partial(run.done, state, action))
             part: Part = "mitigation" if state.status is StepStatus.MITIGATING else "compensation"
             call = run.call(state, part, take_back, done, key=done.key, timeout_s=state.contract.undo_timeout_s)
-            call.late = lambda _: thread_ended(run, state.id)
+            call.late, call.task = partial(_note_end, run, state.id), flight.task
             call.repeats_bugs = action is not None and action.parts.repeats_bugs_back
             outcome = await changed_since(run, state) or await run.around.executor.perform(call)
             if call.running:
@@ -268,6 +272,11 @@ class Backward:
         if isinstance(outcome, Lost):
             book.commit_soon()
             let_cancellation_go_on()
+
+
+def _note_end(run: Run, step: StepId, _: Outcome) -> None:
+    """A thread that was given up has ended, however: what it took back is taken back once more."""
+    thread_ended(run, step)
 
 
 def _window_end(saga: Saga, step: Step) -> int:

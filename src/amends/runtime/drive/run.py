@@ -10,7 +10,7 @@ import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from types import FunctionType
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, Self
 
 from amends.core import commands as c
 from amends.core.events import SagaStarted
@@ -99,8 +99,9 @@ class Flight:
                 self._ended.set_result(None)
         return self._ended
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         self._flights[self._step] = self
+        return self
 
     def __exit__(self, *_: object) -> None:
         if self._flights.get(self._step) is self:  # else its compensation has begun: this one had nothing to dispatch
@@ -213,7 +214,7 @@ class Run:
         It may have been unpaused since, and who did that may not have seen this saga: then it goes on at once.
         """
         pauses, book = self.around.pauses, self.book
-        pause = await pauses.over(book.saga, topic, back=back)
+        pause = await pauses.over(book.saga, topic, back=back) if pauses.may_hold else None
         if pause is None:
             return False
         stood_still = book.saga.phase is SagaStatus.PAUSED
@@ -309,7 +310,7 @@ class Run:
         """
         saga = self.book.saga.id
         known = self.secrets.get(state.id) or self.given
-        result, before = (unmask(value, saga, known, most=most) for value in (state.result, state.before))
+        result, before = unmask(state.result, saga, known, most=most), unmask(state.before, saga, known, most=most)
         if action is not None:
             result = None if result is None else action.parts.typed.restore_result(result)
             before = None if before is None else action.parts.typed_before.restore_result(before)

@@ -37,7 +37,7 @@ from amends.runtime.saga.documents import State
 from amends.runtime.saga.graph import GraphRun
 from amends.runtime.saga.rewind import Feedback, Rewinds
 from amends.runtime.saga.waits import Waiting
-from amends.runtime.values.bounded import ON_LOOP, Kept, keep, off_loop, small_or_off_loop
+from amends.runtime.values.bounded import ON_LOOP, Kept, keep, keep_at_sight, off_loop, small_or_off_loop
 from amends.secrets import Secret
 
 if TYPE_CHECKING:
@@ -319,15 +319,12 @@ class Work(OnFiles):
     ) -> Coroutine[Any, Any, Any]:
         if action.parts.on_files or FILES in named:
             named = self._with_files(action, named)
+        if not action.parts.typed.stores and (plain := keep_at_sight(named)) is not None:
+            return begin(action, *plain, (), at)
         try:
-            if action.parts.typed.stores:
-                kept = self._kept(action, named, ON_LOOP)
-            else:  # as `_kept` does, less a call
-                kept = keep(named, self.id, f"{action.topic}: args", ON_LOOP)
+            kept = self._kept(action, named, ON_LOOP)
         except TooLargeError:
             return self._with_large(begin, action, named, at)
-        except NotJsonError as exc:
-            raise exc if action.parts.typed.stores else action.parts.typed.not_json(named, exc) from None
         return begin(action, kept.value, kept.digest, kept.secrets, at)
 
     async def _with_large(
@@ -362,7 +359,7 @@ def bound(action: Action[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, 
     if action.parts.on_files:
         args, kwargs = with_room_for_files(action, args, kwargs)
     try:
-        return action.parts.signature.bind(args, dict(kwargs))
+        return action.parts.signature.bind(args, kwargs)
     except TypeError as exc:
         raise InputError(f"{action.topic}: {action.parts.signature.misfit(exc, kwargs)}") from None
 

@@ -27,7 +27,7 @@ ON_LOOP: Final = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A value as it is stored, the digest that arguments are compared by, and the secrets that stood in it."""
+    """A value as it is stored, the digest that arguments of steps are compared by (of others ''), and its secrets."""
 
     value: Json
     digest: str
@@ -70,26 +70,33 @@ def stored(
     value: object, salt: str, what: str, most: int = LARGEST_VALUE, found: list[Secret] | None = None
 ) -> tuple[Json, bytes]:
     """A copy that nobody else holds, and its text. Raises NotJsonError or TooLargeError."""
-    plain = payload(value, most)
-    if plain is not None:
-        return plain
+    return payload(value, most) or _masked(value, salt, what, most, found)
+
+
+def _masked(value: object, salt: str, what: str, most: int, found: list[Secret] | None) -> tuple[Json, bytes]:
     masked = mask(value, salt, what=what, most=most, found=found)
     return cast("Json", masked), spell_once(masked, what=what).encode()
 
 
-def keep(value: object, salt: str, what: str, most: int = LARGEST_VALUE) -> Kept:
+def keep(value: object, salt: str, what: str, most: int = LARGEST_VALUE, *, digests: bool = True) -> Kept:
     """A stored copy, with what a step has to know of its arguments besides."""
     plain = payload(value, most)
     if plain is not None:
-        return Kept(plain[0], hashlib.sha256(plain[1]).hexdigest()[:32], ())
+        return Kept(plain[0], hashlib.sha256(plain[1]).hexdigest()[:32] if digests else "", ())
     found: list[Secret] = []
-    masked, text = stored(value, salt, what, most, found)
-    return Kept(masked, hashlib.sha256(text).hexdigest()[:32], tuple(found))
+    masked, text = _masked(value, salt, what, most, found)
+    return Kept(masked, hashlib.sha256(text).hexdigest()[:32] if digests else "", tuple(found))
+
+
+def keep_at_sight(value: object) -> tuple[Json, str] | None:
+    """What `keep` makes of a small value that holds nothing secret: its copy and its digest. None of any other."""
+    plain = payload(value, ON_LOOP)
+    return None if plain is None else (plain[0], hashlib.sha256(plain[1]).hexdigest()[:32])
 
 
 async def keep_off_loop(value: object, salt: str, what: str) -> Kept:
-    """Keep a value that may be large. Raises NotJsonError or TooLargeError."""
-    return await small_or_off_loop(lambda most: keep(value, salt, what, most))
+    """Keep a value that may be large, and is compared with none. Raises NotJsonError or TooLargeError."""
+    return await small_or_off_loop(lambda most: keep(value, salt, what, most, digests=False))
 
 
 async def small_or_off_loop(work: Callable[[int], T], *, to_its_end: bool = False) -> T:
