@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import subprocess
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from amends import Coordinator
 from tests.server import storied_shop as shop
-from tests.server.serving import Serving, run_cli, serving
+from tests.server.serving import PYTHON, Serving, clean_environment, run_cli, serving
 
 
 @dataclass
@@ -152,6 +153,20 @@ def test_a_saga_is_sent_what_it_waits_for_and_a_refusal_says_why(admin: Terminal
 def test_commands_on_what_is_at_hand_say_what_to_do_instead(admin: Terminal, words: str) -> None:
     said = admin.run(*words.split(), check=False)
     assert "is a server" in said or "--journal" in said, said
+
+
+def test_a_worker_at_another_machine_takes_back_what_a_person_cancels(admin: Terminal, tmp_path: Path) -> None:
+    words = [PYTHON, "-m", "amends", "work", "tests.server.storied_shop"]
+    env = clean_environment() | {"AMENDS_URL": admin.url, "AMENDS_TOKEN": admin.token, shop.WORLD: str(tmp_path / "w")}
+    with subprocess.Popen(words, env=env, cwd=Path(__file__).parents[2]) as worker:
+        try:
+            said = admin.run("saga", "cancel", "good", "--why", "they changed their mind")
+        finally:
+            worker.terminate()
+        assert worker.wait(20) == 0, "it ends in order"
+    assert "rolled back" in said
+    deeds = [line.split()[0] for line in (tmp_path / "w").read_text().splitlines()]
+    assert deeds == ["refund", "release"]
 
 
 def test_without_a_token_the_server_says_who_is_missing(server: Serving) -> None:

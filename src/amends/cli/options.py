@@ -32,6 +32,7 @@ _SERVED: Final = frozenset(
         "token": ("create", "list", "revoke"),
         "lock": ("list",),
         "worker": ("list",),
+        "work": ("",),
     }.items()
     for verb in verbs
 )
@@ -39,7 +40,6 @@ _SERVED: Final = frozenset(
 _INSTEAD: Final = {
     "serve": "name the one to be served with --journal PATH",
     "run": "a program of yours runs sagas through a server with Coordinator.connect(url)",
-    "work": "a worker of yours takes a server's tasks with Coordinator.connect(url) and work()",
     "resume": "a program of yours goes on with sagas through a server with Coordinator.connect(url) and resume()",
 }
 

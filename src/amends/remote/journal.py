@@ -94,6 +94,8 @@ class ServerJournal:
     # -- lists --------------------------------------------------------------------------------------------------------
 
     async def saga(self, saga: SagaId) -> SagaRow | None:
+        if not saga:
+            return None
         try:
             return self._row(self.fetch(_path("sagas", saga)))
         except UnknownError:

@@ -52,7 +52,7 @@ class CallPlaces(Places):
                 self._branches[fork] = max(self._branches.get(fork, 0), number)
 
 
-class Memory:
+class PastWork:
     """All that a saga has on record when its function is called."""
 
     def __init__(self, shown: Fields) -> None:
@@ -94,7 +94,7 @@ class RemoteWork(RemoteSession):
     """The first argument of a saga's function, where the saga runs through a server."""
 
     _places: Places
-    _memory: Memory
+    _memory: PastWork
 
     @property
     def input(self) -> Mapping[str, Any]:
@@ -109,7 +109,7 @@ class RemoteWork(RemoteSession):
 
     async def remember(self) -> None:
         """Know what is on record, before the function is called; the calling task is the function's own."""
-        self._memory = Memory(await self._server.get(f"/sessions/{self.id}"))
+        self._memory = PastWork(await self._server.get(f"/sessions/{self.id}"))
         self._places = CallPlaces(self._memory.known)
         self._places.enter()
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shlex
+import signal
 from collections.abc import AsyncIterator, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 import click
 
-from amends.addresses import is_database, shown
+from amends.addresses import is_database, is_server, shown
 from amends.bootstrap import Coordinator
 from amends.cli import config, session
 from amends.cli.commands.plan import PlannedRun, show_plan
@@ -27,6 +29,7 @@ from amends.clock import SystemClock
 from amends.core.events import SagaCompleted, SagaHalted, SagaMitigated, SagaRolledBack, declared_in
 from amends.core.transitions import SagaStatus
 from amends.core.words.values import SagaId
+from amends.errors import InputError
 from amends.journal.port.journal import Entry, Journal, SagaQuery, SagaRow
 from amends.operate.reading import load, require_journal
 from amends.runtime.declare.definition import SagaDefinition
@@ -257,9 +260,17 @@ def work(*, modules: tuple[str, ...], lease: str | None, journal: str, as_json: 
 
     A saga is taken up where one of the modules declares it, or it was run from a YAML file, and no process drives it:
     at once what was left unfinished, and later what becomes due, such as one whose approval somebody has granted.
+    Through a server it makes the calls that sagas wait for, and goes on with those whose process has gone.
     Ctrl-C or SIGTERM end it: running attempts may finish for a while, and the rest is left to whoever comes next.
     """
     out = Output(as_json=as_json)
+    if is_server(journal):
+        if lease is not None:
+            raise InputError("--lease: the server has the sagas, and this process only makes their calls; leave it out")
+        with out.kept_clean():
+            load_modules(modules)
+            session.drive(_work_for(journal))
+        return
     over: asyncio.Queue[SagaId] = asyncio.Queue()
 
     def note(entry: Entry) -> None:
@@ -294,6 +305,16 @@ def work(*, modules: tuple[str, ...], lease: str | None, journal: str, as_json: 
     with out.kept_clean():
         load_modules(modules)
         session.drive(whole())
+
+
+async def _work_for(url: str) -> None:
+    """Be a worker of a server, until told to stop; what runs then may end, and is reported."""
+    async with Coordinator.connect(url) as coordinator:
+        hint(f"making the calls that {visible(url)} asks for; Ctrl-C stops")
+        working = asyncio.ensure_future(coordinator.work())
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, working.cancel)
+        with contextlib.suppress(asyncio.CancelledError):
+            await working
 
 
 async def _tell_of_others(opened: Journal, journal: str) -> None:
