@@ -69,7 +69,7 @@ BANNED_VERBS = listed("process handle manage")
 TRADE_WORDS = listed(
     """
     access adapters address addresses agents ai amends ancestors annotations answers api app append apply asking attest
-    background backward bearer bootstrap bounded branches built by caller callers cases check checks children choices
+    background backup backward bearer bootstrap bounded branches built by caller callers cases check checks children choices
     cli clock clocks cloudevents codec command commands compatibility completing conditions config confining conflicts
     console contents context control copying core courier couriers covering crash database dataclass deadlines decide
     deciders declare decorators definition delta demo described diff disk displaced doctor draft drilling drive driver
