@@ -103,8 +103,8 @@ async def wake(client: Client, saga: str, *, task_queue: str = QUEUE) -> None:
         raise EngineError(f"Temporal at {where} did not take saga {saga}: {exc}") from None
 
 
+async def front_end(address: str, *, namespace: str = "default", task_queue: str = QUEUE) -> Wake:
     """Have sagas driven by Temporal at HOST:PORT, for whoever has nothing else to say to it. Raises EngineError."""
-    """What has sagas driven by Temporal at HOST:PORT, for whoever has nothing else to say to it. Raises EngineError."""
     return partial(wake, await connected(address, namespace=namespace), task_queue=task_queue)
 
 

@@ -88,8 +88,8 @@ def keep(value: object, salt: str, what: str, most: int = LARGEST_VALUE, *, dige
     return Kept(masked, hashlib.sha256(text).hexdigest()[:32] if digests else "", tuple(found))
 
 
-    """Keep a small value that holds nothing secret: its copy and its digest, as `keep` makes them. None of any other."""
-    """What `keep` makes of a small value that holds nothing secret: its copy and its digest. None of any other."""
+def keep_at_sight(value: object) -> tuple[Json, str] | None:
+    """Keep a small value that holds nothing secret: its copy and its digest, as by `keep`. None of any other."""
     plain = payload(value, ON_LOOP)
     return None if plain is None else (plain[0], hashlib.sha256(plain[1]).hexdigest()[:32])
 
