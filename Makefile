@@ -146,7 +146,8 @@ test-engines: $(VENV).engines/.made $(VENV).engines/node/.made ## Test what has 
 	@$(VENV).engines/bin/mypy --config-file tests/engines/mypy.ini
 	@$(VENV).engines/bin/python -m pytest -n 2 --dist worksteal $(BOUNDED) tests/engines $(ARGS)
 
-bench-server: $(VENV).server/.made ## Measure a step through a server's socket beside one on a journal at hand.
+bench-server: $(VENV).server/.made ## Measure a server under load, and a step through its socket beside one on a journal at hand.
+	@$(VENV).server/bin/python -m bench.server
 	@$(VENV).server/bin/python -m bench.remote
 
 bench-engines: $(VENV).engines/.made $(VENV).engines/node/.made ## Measure sagas that an engine drives beside the same without it.

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
 from typing import Final
 
 from amends.clock import Clock
@@ -35,6 +36,7 @@ class Feed:
         """The newest position that was told."""
         self.counts: Counter[str] = Counter()
         """Entries by wire name, since this began."""
+        self._texts: dict[int, str] = {}
 
     @property
     def followers(self) -> int:
@@ -71,6 +73,15 @@ class Feed:
                 follower.get_nowait()
             follower.put_nowait(None)
 
+    def text_of(self, logged: Logged, spell: Callable[[Logged], str]) -> str:
+        """An entry as `spell` gives it, made once for all that follow."""
+        text = self._texts.get(logged.position)
+        if text is None:
+            text = self._texts[logged.position] = spell(logged)
+            if len(self._texts) > MOST_BEHIND:
+                del self._texts[next(iter(self._texts))]
+        return text
+
     def close(self) -> None:
         """Have all followers come to their end."""
         for follower in tuple(self._followers):
@@ -79,17 +90,33 @@ class Feed:
 
     async def follow(self, after: int | None = None) -> AsyncGenerator[Logged]:
         """Entries past a position, or from now on; ends where its reader falls behind, or the feed closes."""
+        async with aclosing(self.follow_together(after)) as several:
+            async for together in several:
+                for logged in together:
+                    yield logged
+
+    async def follow_together(self, after: int | None = None) -> AsyncGenerator[list[Logged]]:
+        """The same, each time with all that has come."""
         queue: asyncio.Queue[Logged | None] = asyncio.Queue(MOST_BEHIND)
         self._followers.add(queue)
         seen = self.position if after is None else after
         try:
             async for logged in self._until(self.position, seen):
                 seen = logged.position
-                yield logged
-            while (told := await queue.get()) is not None:
-                if told.position > seen:
-                    seen = told.position
-                    yield told
+                yield [logged]
+            told: Logged | None = await queue.get()
+            while told is not None:
+                together = list[Logged]()
+                while told is not None:
+                    if told.position > seen:
+                        seen = told.position
+                        together.append(told)
+                    if queue.empty():
+                        break
+                    told = queue.get_nowait()
+                if together:
+                    yield together
+                told = None if told is None else await queue.get()
         finally:
             self._followers.discard(queue)
 

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final
 
+from amends.clock import SystemClock
 from amends.core.words.values import SagaId
 from amends.errors import InputError
 from amends.http.api.operations import At, Operation, Sent, get
@@ -19,6 +20,8 @@ from amends.operate.fields import entry_fields
 STREAM_TYPE: Final = "text/event-stream"
 KEEP_ALIVE_S: Final = 15.0
 MOST_STREAMS: Final = 1000
+_PACE_S: Final = 0.1
+"""Between two writes to one stream: what comes meanwhile goes out together, or hundreds of streams are nothing else."""
 _LONGEST: Final = 18
 
 
@@ -49,22 +52,25 @@ def _position(text: str) -> int:
 
 async def _told(at: At, saga: SagaId | None, after: int | None) -> AsyncGenerator[str]:
     yield ": amends\n\n"
-    async with aclosing(at.served.feed.follow(after)) as entries:
-        coming: asyncio.Future[Logged] | None = None
+    feed, clock = at.served.feed, SystemClock()
+    async with aclosing(feed.follow_together(after)) as several:
+        coming: asyncio.Future[list[Logged]] | None = None
         try:
             while True:
-                coming = coming or asyncio.ensure_future(anext(entries))
+                coming = coming or asyncio.ensure_future(anext(several))
                 done, _ = await asyncio.wait({coming}, timeout=KEEP_ALIVE_S)
                 if not done:
                     yield ": still here\n\n"
                     continue
                 try:
-                    logged = coming.result()
+                    together = coming.result()
                 except StopAsyncIteration:
                     return
                 coming = None
-                if saga is None or logged.entry.saga == saga:
-                    yield event(logged)
+                said = "".join(feed.text_of(one, event) for one in together if saga in {None, one.entry.saga})
+                if said:
+                    yield said
+                    await clock.sleep(_PACE_S)
         finally:
             if coming is not None:
                 coming.cancel()

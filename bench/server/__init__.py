@@ -1,0 +1,1 @@
+"""The server between agents and the journal, under load."""
