@@ -1,8 +1,7 @@
 """`make bench-server`: 500 sagas a minute with a decision in each, and 200 streams of events, on one server.
 
 The p95 of starting a saga and of granting an approval stands beside the p95 of one commit of a journal on the same
-disk, at the same time: each of the two takes three commits in a row (its key, what it does, its answer). Then a step
-through the server's socket stands beside the same step on a journal that is open here.
+disk, at the same time: each of the two takes three commits in a row (its key, what it does, its answer).
 """
 
 from __future__ import annotations
@@ -25,13 +24,11 @@ import httpx2
 from rich.console import Console
 
 from amends import Coordinator
-from bench.figures import ROUNDS, Figures
-from bench.server.sagas import step
+from bench.figures import Figures
 
 SAGAS_A_MINUTE = 500
 SECONDS = float(os.environ.get("BENCH_SECONDS", "30"))
 STREAMS = 200
-STEPS = 100
 POLICY = """\
 version: v1
 default: allow
@@ -189,35 +186,11 @@ async def load(folder: Path, url: str, pid: int, figures: Figures) -> None:
         figures.at_most(f"{name}, p95 / one commit's", p95(taken) / commit, 25)
 
 
-async def steps(folder: Path, socket: str, figures: Figures) -> None:
-    """The same steps of sessions, here and through the socket, in turns."""
-    here, there = list[float](), list[float]()
-    async with (
-        Coordinator.open(str(folder / "here.db"), signals=False) as embedded,
-        Coordinator.connect(f"unix://{socket}") as connected,
-    ):
-        for _ in range(ROUNDS):
-            async with embedded.session("bench.session", actor="agent:bench") as session:
-                here += [await timed_step(session, number) for number in range(STEPS)]
-            async with connected.session("bench.session") as remote:
-                there += [await timed_step(remote, number) for number in range(STEPS)]
-    figures.shown("a step of a session here, median", statistics.median(here) * 1000, "ms")
-    figures.shown("a step through the socket, median", statistics.median(there) * 1000, "ms")
-    figures.shown("what the socket adds, median", (statistics.median(there) - statistics.median(here)) * 1000, "ms")
-
-
-async def timed_step(session: Any, number: int) -> float:
-    since = time.perf_counter()
-    await session.do(step, number)
-    return time.perf_counter() - since
-
-
 async def whole(folder: Path, figures: Figures) -> None:
     (folder / "policy.yaml").write_text(POLICY)
     cli(folder, "policy", "adopt", str(folder / "policy.yaml"), "--why", "bench", "--by", "person:bench")
     async with served(folder) as (url, pid):
         await load(folder, url, pid, figures)
-        await steps(folder, str(folder / "s"), figures)
 
 
 def main() -> int:

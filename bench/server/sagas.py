@@ -1,4 +1,4 @@
-"""Sagas that the measured server drives itself, and a session's step for who drives from outside."""
+"""Sagas that the measured server drives itself."""
 
 from __future__ import annotations
 
