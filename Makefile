@@ -142,6 +142,7 @@ chromium: ## Install the browser of `make test-browser`, chromium, by apt-get; t
 	fi
 
 # Engines of others: Temporal's dev server comes in a wheel, Restate's server from npm, by a lock with its hashes.
+# AMENDS_SOAK=1 kills workers and engines at fifty moments of each kind, and not at three; that takes nine minutes.
 test-engines: $(VENV).engines/.made $(VENV).engines/node/.made ## Test what has Restate and Temporal drive sagas, on real servers.
 	@$(VENV).engines/bin/mypy --config-file tests/engines/mypy.ini
 	@$(VENV).engines/bin/python -m pytest -n 2 --dist worksteal $(BOUNDED) tests/engines $(ARGS)

@@ -31,7 +31,9 @@ def test_the_compose_file_is_one() -> None:
 def test_a_compose_file_with_a_mistake_is_noticed(tmp_path: Path) -> None:
     wrong = tmp_path / "compose.yaml"
     wrong.write_text((DEPLOY / "compose.yaml").read_text().replace("healthcheck:", "healthchek:"))
-    assert "healthchek" in linted(wrong).stdout
+    found = linted(wrong)
+    assert found.returncode == 1
+    assert '/services/postgres", schemaPath="#/additionalProperties"' in found.stdout
 
 
 @pytest.mark.parametrize("release", [OLDEST, NEWEST])
