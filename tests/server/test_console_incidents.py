@@ -99,7 +99,8 @@ def test_each_kind_has_its_own_ways_out(server: Serving, anna: Person) -> None:
         ("p-1", "Let it stand, on my word", "You vouched for it.", "completed"),
     ):
         anna.open(f"/incidents/{saga}/1")
-        anna.press(button, **({"reason": "agreed with the customer"} if saga == "p-1" else {}))
+        said = {"reason": "agreed with the customer"} if saga == "p-1" else dict[str, str]()
+        anna.press(button, chosen=(), **said)
         assert says in anna.words
         assert world.resumed(server.journal)[saga] == ends
     anna.open("/incidents/p-2/1")

@@ -131,6 +131,23 @@ def test_the_panel_of_a_step_shows_all_of_it(anna: Person) -> None:
     assert "It has no step 9." in anna.words
 
 
+def test_a_long_saga_is_shown_in_parts(server: Serving, anna: Person) -> None:
+    async def long_one(coordinator: Coordinator) -> None:
+        await coordinator.run(world.many_steps, 70, id="long-1")
+
+    world.on(server.journal, long_one)
+    anna.open("/sagas/long-1")
+    assert "1 to 60 of 70" in anna.words
+    assert ">70</a>" not in anna.page
+    anna.follow("Later steps")
+    assert "61 to 70 of 70" in anna.words
+    assert ">70</a>" in anna.page
+    anna.follow("Show 102 lines before these")
+    assert "shop.many_steps/1 started by" in anna.words
+    anna.open("/sagas/long-1?from=99999999999999999999")
+    assert "1 to 60 of 70" in anna.words
+
+
 def test_children_are_folded_in(anna: Person) -> None:
     anna.open("/sagas/family-1")
     assert "<details" in anna.page

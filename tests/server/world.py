@@ -119,6 +119,12 @@ async def limited(s: Work, order: str) -> str:
     return await s.do(reserve, f"{order}-wrapping")
 
 
+@saga("shop.many_steps")
+async def many_steps(s: Work, count: int) -> None:
+    for number in range(count):
+        await s.do(reserve, f"{number}")
+
+
 @saga("shop.parcel")
 async def parcel(s: Work, order: str) -> str:
     await s.do(reserve, order)

@@ -31,6 +31,8 @@ from amends.runtime.coordinator.preview import PlannedStep, RollbackPlan
 from amends.runtime.drive.family import PARENT_STEP
 
 LATEST: Final = 40
+MOST_LINES: Final = 2_000
+_DIGITS: Final = 7
 MOST_CHILDREN: Final = 100
 _PLANS: Final = ("all", "mitigate", "to", "last")
 
@@ -58,11 +60,11 @@ async def _show(visit: Visit, name: str, status: int = 200, trouble: str = "") -
     row, state = found.row, found.saga
     children = await _children(visit, row.id)
     ((_, driver),) = await driven(visit.journal, (row,))
-    first = int(asked["from"]) if asked["from"].isdecimal() else 1
+    first = max(1, min(int(asked["from"]), len(state.steps))) if _is_number(asked["from"]) else 1
     by_step = {child.step: child.row for child in children}
     drawing = None if found.pruned else drawn(state, found.entries, now, children=by_step, first=first)
     step = state.steps.get(StepId(asked["step"])) if asked["step"] else None
-    lines = found.timeline
+    lines, shown_lines = found.timeline, MOST_LINES if asked["story"] == "all" else LATEST
     return await visit.show(
         "saga.html",
         status,
@@ -74,11 +76,14 @@ async def _show(visit: Visit, name: str, status: int = 200, trouble: str = "") -
         drawing=drawing,
         most_lanes=MOST_LANES,
         children=children,
-        steps=sorted(state.steps.values(), key=lambda one: one.entry),
+        steps=sorted(state.steps.values(), key=lambda one: one.entry)[first - 1 : first - 1 + MOST_LANES],
+        steps_of=len(state.steps),
+        first=first,
         panel=None if step is None else panel_of(found, step, await visit.policies()),
         unknown_step=bool(asked["step"]) and step is None,
-        lines=lines if asked["story"] == "all" else lines[-LATEST:],
-        lines_left=0 if asked["story"] == "all" else max(0, len(lines) - LATEST),
+        lines=lines[-shown_lines:],
+        lines_left=max(0, len(lines) - shown_lines),
+        is_whole_story=shown_lines == MOST_LINES,
         parent=row.labels.get(PARENT, ""),
         incidents=(await visit.journal.incidents(PersonQuery(saga=row.id, limit=20))).rows,
         approvals=(await visit.journal.approvals(PersonQuery(saga=row.id, limit=20))).rows,
@@ -154,9 +159,13 @@ def _trouble(visit: Visit, planned: PlannedStep, step: Step) -> str:
 
 
 def _count(given: str) -> int:
-    if not (given.isascii() and given.isdecimal()) or not int(given[:6]) > 0:
+    if not _is_number(given) or not int(given):
         raise InputError("say how many of its last steps: a number from 1 on")
-    return int(given[:6])
+    return int(given)
+
+
+def _is_number(given: str) -> bool:
+    return given.isascii() and given.isdecimal() and len(given) <= _DIGITS
 
 
 # -- deciding ---------------------------------------------------------------------------------------------------------
