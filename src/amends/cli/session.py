@@ -254,9 +254,7 @@ async def followed(
     coordinator: Coordinator, saga: str, work: Awaitable[Ended], out: Output, *, after: int = 0
 ) -> Ended:
     """The end of this work on a saga, with what it makes durable shown meanwhile."""
-    registry: Registry | None = coordinator.registry
-    known = () if registry is None else registry.actions()
-    topics = [each.topic for each in known if not each.topic.startswith(BUILT_IN)]
+    topics = [each.topic for each in coordinator.registry.actions() if not each.topic.startswith(BUILT_IN)]
     follower = Follower(coordinator.journal, saga, out, after=after, topics=topics)
     async with follower.following(coordinator.observe):
         return await work
