@@ -167,6 +167,18 @@ async def test_a_lost_engine_is_told_by_the_command_of_all_that_is_unfinished(
 
 
 @told
+@pytest.mark.usefixtures("alone")
+async def test_a_saga_that_no_journal_knows_is_given_up_at_once(
+    engine: EngineName, postgresql: str, tmp_path: Path
+) -> None:
+    async with staged(engine, postgresql, tmp_path) as stage:
+        await stage.engine.wake("nobody")
+        await stage.start(fills, "s", 0.3)
+        await stage.until_is("s", "completed")
+        assert (stage.asked("nobody"), stage.asked("s")) == (1, 1)
+
+
+@told
 async def test_a_child_that_sleeps_is_driven_and_its_parent_after_it(
     engine: EngineName, postgresql: str, tmp_path: Path
 ) -> None:
