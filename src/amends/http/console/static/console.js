@@ -31,6 +31,7 @@
     }
   }
 
+  document.querySelector('.top [aria-current="page"]')?.scrollIntoView({ inline: "center", block: "nearest" });
   showTimes(document);
   runClocks(document);
   setInterval(() => runClocks(document), 1000);

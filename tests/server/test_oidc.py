@@ -1,0 +1,179 @@
+"""ID tokens that a provider should never have given, and settings that do not hold together: each is refused."""
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Generator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from joserfc import jwt
+from joserfc.jwk import ECKey, KeySet, OctKey
+
+from amends.clock import SystemClock
+from amends.errors import AmendsError, ForbiddenError, UnknownCallerError
+from amends.http.callers import Caller, Scope
+from amends.http.console.oidc import OidcSettings, Provider
+from amends.http.console.roles import read_roles
+from tests.server.serving import run_cli
+
+KEY = ECKey.generate_key("P-256", {"kid": "one", "use": "sig", "alg": "ES256"})
+OTHER = ECKey.generate_key("P-256", {"kid": "one", "use": "sig", "alg": "ES256"})
+
+
+class Lying(ThreadingHTTPServer):
+    """A provider that says in its tokens whatever it is told to say."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Answering)
+        self.claims: dict[str, Any] = {}
+        self.token = ""
+        self.issuer = f"http://127.0.0.1:{self.server_port}"
+        self.says_issuer = self.issuer
+
+
+class _Answering(BaseHTTPRequestHandler):
+    server: Lying
+
+    def do_GET(self) -> None:
+        about = {"authorization_endpoint": "/auth", "token_endpoint": "/token", "jwks_uri": "/keys"}
+        described = {name: self.server.issuer + path for name, path in about.items()}
+        described |= {"issuer": self.server.says_issuer}
+        self._say(KeySet([KEY]).as_dict(private=False) if self.path == "/keys" else described)
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["content-length"]))
+        self._say({"id_token": self.server.token, "token_type": "Bearer"})
+
+    def _say(self, what: Any) -> None:
+        body = json.dumps(what).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        del format, args
+
+
+@pytest.fixture
+def lying() -> Generator[Lying]:
+    with Lying() as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def _logged_in(lying: Lying, *, algorithm: str = "ES256", key: Any = KEY, **wrong: Any) -> Caller:
+    settings = OidcSettings(
+        issuer=lying.issuer,
+        client="amends",
+        secret="x",
+        url="http://localhost:1",
+        roles=read_roles(["on-call=view,decide"]),
+    )
+
+    async def whole() -> Caller:
+        provider = Provider(settings, SystemClock())
+        address, state = await provider.leave("/approvals")
+        asked = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
+        assert (asked["code_challenge_method"], asked["response_type"]) == ("S256", "code")
+        claims = {
+            "iss": lying.issuer,
+            "aud": "amends",
+            "sub": "1",
+            "exp": int(time.time()) + 300,
+            "nonce": asked["nonce"],
+            "email": "anna@example.com",
+            "groups": ["on-call"],
+        }
+        claims = {name: value for name, value in (claims | wrong).items() if value is not None}
+        lying.token = jwt.encode({"alg": algorithm, "kid": "one"}, claims, key, algorithms=[algorithm])
+        caller, after = await provider.back(state, state, "a code")
+        assert after == "/approvals"
+        with pytest.raises(UnknownCallerError, match="begun in another browser"):
+            await provider.back(state, state, "a code")
+        return caller
+
+    return asyncio.run(whole())
+
+
+def test_a_good_token_names_a_person_with_the_scopes_of_their_groups(lying: Lying) -> None:
+    caller = _logged_in(lying)
+    assert (caller.name, caller.proof) == ("person:anna@example.com", "oidc")
+    assert caller.scopes == {Scope.VIEW, Scope.DECIDE}
+    assert _logged_in(lying, aud=["amends", "other"], azp="amends").name == caller.name
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"iss": "https://evil.example"}, "of another issuer"),
+        ({"aud": "another"}, "for another client"),
+        ({"aud": None}, "for another client"),
+        ({"aud": ["amends", "another"]}, "for another client"),
+        ({"aud": ["amends", "another"], "azp": "another"}, "for another client"),
+        ({"nonce": "another"}, "of another login"),
+        ({"nonce": None}, "of another login"),
+        ({"exp": 1}, "expired"),
+        ({"exp": None}, "expired"),
+        ({"email": None}, "does not say the claim email"),
+        ({"email": ["anna"]}, "does not say the claim email"),
+        ({"email_verified": False}, "has not verified"),
+        ({"key": OTHER}, "is not the provider's"),
+        (
+            {"algorithm": "HS256", "key": OctKey.import_key("a key that anybody could know, of 32 b")},
+            "not the provider's",
+        ),
+    ],
+)
+def test_a_token_that_is_not_for_this_login_names_nobody(lying: Lying, wrong: dict[str, Any], says: str) -> None:
+    with pytest.raises(UnknownCallerError, match=says):
+        _logged_in(lying, **wrong)
+
+
+@pytest.mark.parametrize("groups", [None, [], ["others"], "on-call", {"on-call": True}, [7]])
+def test_groups_that_are_not_said_as_they_should_be_let_nobody_in(lying: Lying, groups: Any) -> None:
+    with pytest.raises(ForbiddenError, match="is in none of the groups"):
+        _logged_in(lying, groups=groups)
+
+
+def test_a_provider_that_says_it_is_another_is_not_asked_further(lying: Lying) -> None:
+    lying.says_issuer = "https://evil.example"
+    with pytest.raises(UnknownCallerError, match=r"says that it is https://evil\.example"):
+        _logged_in(lying)
+
+
+def test_a_name_that_is_no_name_is_refused(lying: Lying) -> None:
+    for name in ("anna\nagent:x", " ", "a" * 500):
+        with pytest.raises(AmendsError):
+            _logged_in(lying, email=name)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--oidc-issuer", "https://id.example.com"], "takes --oidc-secret-file FILE, or AMENDS_OIDC_SECRET too"),
+        (["--oidc-issuer", "https://id.example.com", "--oidc-secret-file", "nowhere"], "cannot be read"),
+        (["--proxy-header", "X-User"], "--proxy-header takes --behind-proxy"),
+        (["--behind-proxy", "--proxy-header", "X-User", "--proxy-address", "here"], "is no address, and no network"),
+        (["--role", "on-call=view"], "--role takes --oidc-issuer or --proxy-header"),
+        (["--role", "on-call=fly"], "say a group and what its members may"),
+        (["--role", "=view"], "say a group and what its members may"),
+    ],
+)
+def test_options_that_do_not_hold_together_are_refused(tmp_path: Path, words: list[str], says: str) -> None:
+    more = ["--oidc-client", "amends", "--url", "https://amends.example.com"] if "--oidc-issuer" in words else []
+    assert says in run_cli("serve", *words, *more, journal=tmp_path / "j.db", check=False)
+
+
+def test_a_provider_without_tls_is_refused_unless_it_is_on_this_machine() -> None:
+    for issuer in ("http://id.example.com", "ftp://localhost", "id.example.com", ""):
+        with pytest.raises(AmendsError, match="give an address that begins with https://"):
+            OidcSettings(issuer=issuer, client="a", secret="x", url="https://a.example", roles={})
