@@ -96,7 +96,7 @@ class Feed:
                     yield logged
 
     async def follow_together(self, after: int | None = None) -> AsyncGenerator[list[Logged]]:
-        """The same, each time with all that has come."""
+        """Entries as `follow` gives them, each time all that have come."""
         queue: asyncio.Queue[Logged | None] = asyncio.Queue(MOST_BEHIND)
         self._followers.add(queue)
         seen = self.position if after is None else after
