@@ -131,8 +131,8 @@ def test_a_before_image_is_asked_for_first_and_its_compensation_has_it(agent: Ag
     assert act["part"] == "action"
     agent.report(act["token"], "succeeded")
     ended: list[Any] = []
-    failing = {"error": {"type": "ValueError", "reason": "the wrong shop"}}
-    failer = threading.Thread(target=lambda: ended.append(agent.post("fail", **failing)))
+    error = {"type": "ValueError", "reason": "the wrong shop"}
+    failer = threading.Thread(target=lambda: ended.append(agent.post("fail", error=error)))
     failer.start()
     task = worker.task("shop.price")
     assert (task["part"], task["before"]) == ("compensation", 100)
@@ -144,7 +144,7 @@ def test_a_before_image_is_asked_for_first_and_its_compensation_has_it(agent: Ag
 def test_a_step_for_a_worker_is_a_task_of_its_topic(agent: Agent, worker: Agent) -> None:
     agent.open("delegated")
     contract = {"topic": "shop.delegated", "compensation": True, "timeout": 20}
-    asked = {"topic": "shop.delegated", "contract": contract, "call": "c1", "args": {"n": 1}}
+    asked: dict[str, Any] = {"topic": "shop.delegated", "contract": contract, "call": "c1", "args": {"n": 1}}
     assert agent.post("steps", **asked, by="worker", wait=0)["state"] == "running"
     task = worker.task("shop.delegated")
     assert (task["part"], task["args"]) == ("action", {"n": 1})

@@ -57,11 +57,11 @@ _LONGEST: Final = 400
 
 def contract_of(declared: DeclaredContract) -> Contract:
     """Raises DeclarationError or TopicError for a contract that `@action` would not make."""
-    topic = declared["topic"]
-    clauses: dict[str, Any] = {name: declared[name] for name in _CLAUSES if name in declared}
+    topic, said = declared["topic"], cast("dict[str, Any]", declared)
+    clauses: dict[str, Any] = {name: said[name] for name in _CLAUSES if name in said}
     for name in ("retries", "compensation_retries"):
-        if name in declared:
-            clauses[name] = _retries(declared[name])
+        if name in said:
+            clauses[name] = _retries(said[name])
     contract = checked_contract(topic, **clauses)
     reversibility = contract.reversibility
     if declared.get("compensation", False):

@@ -70,7 +70,8 @@ def step_error(fields: Mapping[str, Any]) -> StepError:
         return StepFatalError(
             words["reason"], step=step, topic=topic, happened=fields.get("happened"), where=words["where"]
         )
-    return kind(words["reason"], step=step, topic=topic, where=words["where"])
+    plain = cast("type[StepError]", kind)
+    return plain(words["reason"], step=step, topic=topic, where=words["where"])
 
 
 def failure_fields(error: BaseException) -> dict[str, object]:

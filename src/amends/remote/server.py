@@ -7,8 +7,8 @@ journal what it had done. So a connection that breaks is made again, until the c
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
@@ -81,16 +81,6 @@ class Server:
             await self._clock.sleep(pause_s * (1 - self._clock.jitter() / 2))
             pause_s = min(_MOST_S, pause_s * 2)
 
-    @asynccontextmanager
-    async def lines(self, path: str, **given: Any) -> AsyncIterator[AsyncIterator[str]]:  # noqa: ANN401 - as above
-        """The lines of an answer that is sent as it is made."""
-        query = {name: _spelled(value) for name, value in given.items() if value is not None}
-        async with self._client.stream("GET", f"/v1{path}", params=query) as answer:
-            if not answer.is_success:
-                await answer.aread()
-                raise refusal(problem_of(answer))
-            yield answer.aiter_lines()
-
 
 def checked_url(url: str) -> str:
     """Raises InputError."""
@@ -102,7 +92,7 @@ def checked_url(url: str) -> str:
 
 
 def _client(url: str, token: str | None) -> AsyncClient:
-    import_or_refuse()
+    require_extra()
     import httpx2
 
     limits = httpx2.Limits(max_connections=None, max_keepalive_connections=20)
@@ -115,7 +105,7 @@ def _client(url: str, token: str | None) -> AsyncClient:
 
 def blocking_client(url: str, token: str | None) -> BlockingClient:
     """A client for who waits for each answer where it is asked for."""
-    import_or_refuse()
+    require_extra()
     import httpx2
 
     url = checked_url(url)
@@ -125,12 +115,10 @@ def blocking_client(url: str, token: str | None) -> BlockingClient:
     return httpx2.Client(base_url=url, headers=_who(token), timeout=READ_S, trust_env=False)
 
 
-def import_or_refuse() -> None:
+def require_extra() -> None:
     """Raises InputError where the extra is not installed."""
-    try:
-        import httpx2  # noqa: F401 - only whether it is there
-    except ImportError as exc:
-        raise InputError(f"{EXTRA} ({exc})") from None
+    if find_spec("httpx2") is None:
+        raise InputError(EXTRA)
 
 
 def _who(token: str | None) -> dict[str, str]:

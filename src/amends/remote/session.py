@@ -220,9 +220,11 @@ class RemoteSession:
         call: the caller's own id of this step; the same call again is the same step, answered from the record.
         """
         call = ""
-        if "call" in kwargs and not (isinstance(action, Action) and "call" in action.parts.signature.names):
+        named = cast("Action[..., Any]", action)
+        is_own = isinstance(cast("object", action), Action) and "call" in named.parts.signature.names
+        if "call" in kwargs and not is_own:
             call = checked_call(kwargs.pop("call"))
-        return self.do_named(action, bound(action, args, kwargs), call=call)
+        return self.do_named(named, bound(named, args, kwargs), call=call)
 
     async def do_named(
         self, action: Action[..., Any], named: Mapping[str, object], *, at: Spot | None = None, call: str = ""

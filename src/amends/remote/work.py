@@ -43,7 +43,7 @@ class CallPlaces(Places):
         self._patience_s = REPLAY_S
         self._branches = {}
         self._unclaimed = dict(known)
-        self._forgotten = self._set_aside = frozenset()
+        self._forgotten = self._set_aside = frozenset[StepId]()
         self._entries = {}
         self._claimed = None
         for call in known:
