@@ -6,7 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import click
 
@@ -254,7 +254,9 @@ async def followed(
     coordinator: Coordinator, saga: str, work: Awaitable[Ended], out: Output, *, after: int = 0
 ) -> Ended:
     """The end of this work on a saga, with what it makes durable shown meanwhile."""
-    topics = [each.topic for each in coordinator.registry.actions() if not each.topic.startswith(BUILT_IN)]
+    registry = cast("Registry | None", coordinator.registry)  # a server's coordinator has none: others have the actions
+    known = () if registry is None else registry.actions()
+    topics = [each.topic for each in known if not each.topic.startswith(BUILT_IN)]
     follower = Follower(coordinator.journal, saga, out, after=after, topics=topics)
     async with follower.following(coordinator.observe):
         return await work
