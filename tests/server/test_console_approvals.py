@@ -1,5 +1,6 @@
 """Approvals by pages and plain forms: what is shown is what is granted, by whoever is logged in."""
 
+import subprocess
 from collections.abc import Generator
 from pathlib import Path
 
@@ -68,6 +69,28 @@ def test_several_are_decided_together_once_they_were_reviewed(server: Serving) -
     anna.open("/approvals?show=all")
     now = world.resumed(server.journal)
     assert (now["o-3"], now["o-4"]) == ("completed", "completed")
+
+
+def test_of_several_those_that_take_a_signature_are_told_apart(tmp_path: Path) -> None:
+    folder = tmp_path / "j"
+    folder.mkdir(mode=0o700)
+
+    async def two(coordinator: Coordinator) -> None:
+        for name in ("o-1", "o-2"):
+            await world.start(coordinator, world.order_one, name, 900, id=name)
+
+    policy = world.POLICY + "approvals: {proof: signed}\n"
+    world.on(folder / "journal.db", two, policy=policy)
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "anna")], check=True)
+    journal = folder / "journal.db"
+    run_cli("person", "enrol", "person:anna", "--ssh-key", str(tmp_path / "anna.pub"), journal=journal)
+    with serving(folder, journal=journal) as server:
+        anna = Person.with_token(server, "person:anna")
+        anna.open("/approvals/review?id=o-1/2&id=o-2/2")
+        anna.press("Grant all 2")
+        assert "takes your signature on the page of each: o-1/2, o-2/2" in anna.words
+        anna.open("/approvals")
+        assert "o-1/2" in anna.words
 
 
 def test_two_people_are_needed_where_the_policy_says_so_and_one_is_not_two(server: Serving) -> None:

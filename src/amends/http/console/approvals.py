@@ -10,7 +10,7 @@ from starlette.routing import BaseRoute
 
 from amends.core.decide.approvals import asks_proof
 from amends.core.words.values import Json
-from amends.errors import AmendsError, InputError
+from amends.errors import AmendsError, InputError, ProofError
 from amends.http.callers import Scope
 from amends.http.console.signing import proved
 from amends.http.console.visit import Visit, decided, shown
@@ -141,7 +141,7 @@ async def _show_several(visit: Visit, names: list[str]) -> Response:
 
 async def _decide_several(visit: Visit) -> Response:
     """Each is decided on its own: what cannot be is told, and keeps no other from being decided."""
-    form, wrong, done = visit.form, list[str](), 0
+    form, wrong, unsigned, done = visit.form, list[str](), list[str](), 0
     names = form.all("id")
     if not 0 < len(names) <= MOST_AT_ONCE:
         raise InputError(f"choose 1 to {MOST_AT_ONCE} approvals in the list, then review them")
@@ -151,11 +151,16 @@ async def _decide_several(visit: Visit) -> Response:
         try:
             await _answer(visit, name, form["decision"], form[f"digest {name}"], None)
             done += 1
+        except ProofError:
+            unsigned.append(name)
         except AmendsError as exc:
             wrong.append(f"{name}: {exc}")
     word = "granted" if form["decision"] == "grant" else "refused"
     if done:
         visit.tell(f"{done} {word}.")
+    if unsigned:
+        each_own = f"Not {word} yet, because it takes your signature on the page of each: {', '.join(unsigned)}"
+        visit.tell(each_own, "doubt")
     for each in wrong:
         visit.tell(f"Not {word}: {each}", "bad")
     return visit.go("/approvals")
