@@ -7,7 +7,7 @@ import time
 from collections.abc import Generator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -37,17 +37,19 @@ class Lying(ThreadingHTTPServer):
 
 
 class _Answering(BaseHTTPRequestHandler):
-    server: Lying
+    @property
+    def lying(self) -> Lying:
+        return cast("Lying", self.server)
 
     def do_GET(self) -> None:
         about = {"authorization_endpoint": "/auth", "token_endpoint": "/token", "jwks_uri": "/keys"}
-        described = {name: self.server.issuer + path for name, path in about.items()}
-        described |= {"issuer": self.server.says_issuer}
+        described = {name: self.lying.issuer + path for name, path in about.items()}
+        described |= {"issuer": self.lying.says_issuer}
         self._say(KeySet([KEY]).as_dict(private=False) if self.path == "/keys" else described)
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["content-length"]))
-        self._say({"id_token": self.server.token, "token_type": "Bearer"})
+        self._say({"id_token": self.lying.token, "token_type": "Bearer"})
 
     def _say(self, what: Any) -> None:
         body = json.dumps(what).encode()
