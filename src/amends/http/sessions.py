@@ -207,7 +207,7 @@ class OpenSessions:
     ) -> OpenSession:
         """Open a session, or take one up: the caller holds it from now on. It may not be ready within `wait_s`."""
         caller.require_definition(asked.name)
-        declared = {each["topic"]: self._declared(each) for each in contracts}
+        declared = {str(action.topic): action for action in map(self._declared, contracts)}
         one = self._open.get(asked.id)
         while one is not None and one.leave.is_set() and one.owner is not None:
             await asyncio.wait({one.owner})

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Final, Literal, NotRequired, Required, TypedDict, cast
+from functools import cache
+from typing import Any, Final, Literal, NotRequired, Required, TypedDict, cast, get_type_hints
 
 from amends.core.words.contracts import Contract, Retries, Reversibility
-from amends.errors import DeclarationError, InputError
+from amends.errors import DeclarationError, InputError, MisfitError
 from amends.runtime.declare.action import Action
 from amends.runtime.declare.decorators import checked_contract
 from amends.runtime.declare.resources import listed
+from amends.runtime.values.annotations import Kinds
+from amends.runtime.values.kinds import Kind
+from amends.source.marked import nearest
 
 
 class DeclaredRetries(TypedDict, total=False):
@@ -56,7 +60,8 @@ _LONGEST: Final = 400
 
 
 def contract_of(declared: DeclaredContract) -> Contract:
-    """Raises DeclarationError or TopicError for a contract that `@action` would not make."""
+    """Raises DeclarationError, TopicError or InputError for a contract that `@action` would not make."""
+    _check(declared)
     topic, said = declared["topic"], cast("dict[str, Any]", declared)
     clauses: dict[str, Any] = {name: said[name] for name in _CLAUSES if name in said}
     for name in ("retries", "compensation_retries"):
@@ -84,6 +89,44 @@ def contract_of(declared: DeclaredContract) -> Contract:
         resources=listed(topic, clauses.get("resources", ())),
         **cast("dict[str, Any]", words),
     )
+
+
+def _check(declared: Mapping[str, object]) -> None:
+    """Raises InputError for what is no contract: it comes from elsewhere, and may be anything that JSON has."""
+    if not isinstance(cast("object", declared), dict) or not isinstance(declared.get("topic"), str):
+        raise InputError("a contract has no topic; it is the action's public name, such as payments.charge")
+    whose = f"the contract of {str(declared['topic'])[:128]}"
+    for name, value in declared.items():
+        if isinstance(value, dict) and name in {"retries", "compensation_retries"}:
+            _check_each(f"{whose}: {name}", cast("dict[str, object]", value), DeclaredRetries)
+            if "attempts" not in value:
+                raise InputError(f"{whose}: {name} has no attempts")
+        elif name in {"retries", "compensation_retries"}:
+            _check_each(whose, {name: value}, _WholeRetries)
+        else:
+            _check_each(whose, {name: value}, DeclaredContract)
+
+
+class _WholeRetries(TypedDict):
+    retries: int
+    compensation_retries: int
+
+
+def _check_each(whose: str, found: Mapping[str, object], form: type) -> None:
+    kinds = _kinds(form)
+    for name, value in found.items():
+        if name not in kinds:
+            right = nearest(name, list(kinds))
+            raise InputError(f"{whose} has {name[:80]!r}; {f'did you mean {right}?' if right else 'leave that out'}")
+        try:
+            kinds[name].load(value)
+        except MisfitError as exc:
+            raise exc.said_of(f"{whose}: {name}") from None
+
+
+@cache
+def _kinds(form: type) -> Mapping[str, Kind]:
+    return {name: Kinds().of(hint) for name, hint in get_type_hints(form).items()}
 
 
 def _retries(said: int | DeclaredRetries) -> Retries:
