@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -15,11 +16,12 @@ import pytest
 import amends
 from amends import Coordinator, Done, Work, action, saga
 from tests.server import storied_shop as shop
-from tests.server.serving import PYTHON, Serving, clean_environment, serving
+from tests.server.serving import PYTHON, Serving, clean_environment, run_cli, serving
 
 CLIENT = """
 import asyncio, sys
 from amends import Coordinator
+from amends.errors import JournalUnreachableError
 from tests.server import storied_shop as shop
 
 async def whole():
@@ -28,15 +30,24 @@ async def whole():
 
 asyncio.run(whole())
 """
-at_work, go_on = asyncio.Event(), asyncio.Event()
+
+
+class Moment:
+    """The moment in the middle of a step, of one test."""
+
+    def __init__(self) -> None:
+        self.at_work, self.go_on = asyncio.Event(), asyncio.Event()
+
+
+moments = [Moment()]
 
 
 @action("shop.pack", idempotent=True)
 async def pack(order: str) -> str:
     """Pack, and take as long as the test says."""
     shop.note(f"pack {order} {amends.key()}")
-    at_work.set()
-    await go_on.wait()
+    moments[-1].at_work.set()
+    await moments[-1].go_on.wait()
     return f"packed {order}"
 
 
@@ -53,8 +64,7 @@ async def packing(s: Work, order: str) -> list[str]:
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv(shop.WORLD, str(tmp_path / "world"))
-    at_work.clear()
-    go_on.clear()
+    moments[:] = [Moment()]
     return tmp_path / "world"
 
 
@@ -89,7 +99,7 @@ def until_hanging(hangs: Path, client: "subprocess.Popen[bytes]") -> None:
 
 async def until_at_work(handle: Any) -> None:
     """Raises what ended it before it came to that."""
-    running, packing = asyncio.ensure_future(handle.halt()), asyncio.ensure_future(at_work.wait())
+    running, packing = asyncio.ensure_future(handle.halt()), asyncio.ensure_future(moments[-1].at_work.wait())
     await asyncio.wait({running, packing}, return_when=asyncio.FIRST_COMPLETED)
     packing.cancel()
     if running.done():
@@ -148,7 +158,7 @@ def test_a_server_killed_under_a_client_finds_what_it_had_done(world: Path, tmp_
                 await until_at_work(handle)
                 await asyncio.to_thread(first.stop, signal.SIGKILL)
                 await asyncio.to_thread(servers.enter_context, serving(tmp_path / "s", tcp=False))
-                go_on.set()
+                moments[-1].go_on.set()
                 return await handle
 
     ended = asyncio.run(whole())
@@ -158,7 +168,7 @@ def test_a_server_killed_under_a_client_finds_what_it_had_done(world: Path, tmp_
 
 
 def test_a_server_killed_in_a_rollback_goes_on_with_it_and_loses_no_task(world: Path, tmp_path: Path) -> None:
-    go_on.set()
+    moments[-1].go_on.set()
 
     async def whole() -> str:
         with contextlib.ExitStack() as servers:
@@ -180,3 +190,17 @@ def test_a_server_killed_in_a_rollback_goes_on_with_it_and_loses_no_task(world: 
 
     assert asyncio.run(whole()) == "rolled_back"
     assert [line.split()[0] for line in shop.lines()] == ["reserve", "pack", "unpack", "release"]
+
+
+def test_a_server_that_is_told_to_stop_does_not_wait_for_calls_that_are_out(server: Serving, world: Path) -> None:
+    async def until_out() -> None:
+        async with Coordinator.connect(server.socket, token=server.token) as coordinator:
+            handle = await coordinator.start(packing, "o", id="out")
+            await until_at_work(handle)
+            assert await asyncio.to_thread(server.stop) == 0
+            moments[-1].go_on.set()
+
+    asyncio.run(until_out())
+    shown = run_cli("saga", "show", "out", "--json", journal=server.journal)
+    names = [json.loads(line).get("name") for line in shown.split("\n") if line]
+    assert "attempt.lost/1" in names, (shown, shop.lines())

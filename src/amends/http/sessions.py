@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
 Fields = dict[str, object]
 TAKE_UP_S: Final = 5.0
+_LOST_S: Final = 0.5
+"""How long a server that stops waits until a call that is out is on record as lost."""
 _log = logger("amends.http")
 _ENDS: Final = frozenset({"saga.completed/1", "saga.rolled_back/1", "saga.mitigated/1"})
 _GONE: Final[CallReport] = {"outcome": "lost", "why": "whoever made the call has gone: its session was taken up again"}
@@ -267,9 +269,14 @@ class OpenSessions:
     async def close(self) -> None:
         """Leave all of them, for whoever takes them up: the calls that are out are lost."""
         owners = [one.owner for one in self._open.values() if one.owner is not None]
+        steps = [step for one in self._open.values() for step in one.steps.values()]
+        for step in steps:
+            step.abandon(self._tasks)
+        if steps:  # each has put on record that it was lost, and is not tried again by this server
+            await asyncio.wait({step.doing for step in steps}, timeout=_LOST_S)
+        for step in steps:
+            step.leave()
         for one in tuple(self._open.values()):
-            for step in tuple(one.steps.values()):
-                step.abandon(self._tasks)
             one.leave.set()
         if owners:
             await asyncio.wait(owners)

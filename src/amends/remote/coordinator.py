@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
@@ -44,6 +44,8 @@ R = TypeVar("R")
 _THREADS: Final = 64
 _LOOK_S: Final = 2.0
 _STANDS_S: Final = 0.1
+_LEAVE_S: Final = 3.0
+"""How long whoever closes waits for the server to hear that a session is left."""
 _GOING: Final = frozenset({SagaStatus.RUNNING, SagaStatus.ROLLING_BACK})
 _UNFINISHED: Final = ("running", "waiting", "paused")
 _log = logger("amends.remote")
@@ -258,7 +260,9 @@ class RemoteCoordinator(Starting, Asking):
         try:
             fields = await self._performed(definition, s)
         except asyncio.CancelledError:
-            await s.detach()
+            with suppress(AmendsError, TimeoutError):  # a server that is gone finds it on its journal, left or not
+                async with asyncio.timeout(_LEAVE_S):
+                    await s.detach()
             raise
         finally:
             self.left(s)
