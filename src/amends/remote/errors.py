@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, cast
 
 from amends import errors
@@ -26,9 +26,9 @@ from amends.errors import (
     UnverifiedError,
 )
 
-_STEPS: Final[Mapping[str, type[StepError]]] = {
-    kind.__name__: kind
-    for kind in (
+
+def _steps() -> Mapping[str, Callable[..., StepError]]:
+    kinds = (
         StepError,
         StepFatalError,
         StepFailedError,
@@ -37,7 +37,10 @@ _STEPS: Final[Mapping[str, type[StepError]]] = {
         StepDeniedError,
         UnverifiedError,
     )
-}
+    return {kind.__name__: kind for kind in kinds}
+
+
+_STEPS: Final = _steps()
 _WORDS_ALONE: Final = (Abort, Fatal, NotDone, DivergedError, InputError, RefusedError, SessionOverError)
 PREFIX: Final = "urn:amends:"
 _LONGEST: Final = 2000
@@ -57,21 +60,21 @@ def step_error_fields(error: StepError) -> dict[str, object]:
 
 def step_error(fields: Mapping[str, Any]) -> StepError:
     """The error that a step has ended with, made again. Raises InputError for fields that are none."""
-    kind = _STEPS.get(str(fields.get("type")))
+    name = str(fields.get("type"))
+    kind = _STEPS.get(name)
     if kind is None:
         raise InputError(f"{fields.get('type')!r} is no error of a step; they are {', '.join(_STEPS)}")
     words = {name: str(fields.get(name, "")) for name in ("step", "topic", "reason", "where", "rule")}
     step, topic = words["step"], words["topic"]
-    if kind is StepDeniedError:
+    if name == StepDeniedError.__name__:
         return StepDeniedError(words["reason"], step=step, topic=topic, rule=words["rule"])
-    if kind is UnverifiedError:
+    if name == UnverifiedError.__name__:
         return UnverifiedError(words["reason"], step=step, topic=topic)
-    if kind is StepFatalError:
+    if name == StepFatalError.__name__:
         return StepFatalError(
             words["reason"], step=step, topic=topic, happened=fields.get("happened"), where=words["where"]
         )
-    plain = cast("type[StepError]", kind)
-    return plain(words["reason"], step=step, topic=topic, where=words["where"])
+    return kind(words["reason"], step=step, topic=topic, where=words["where"])
 
 
 def failure_fields(error: BaseException) -> dict[str, object]:
