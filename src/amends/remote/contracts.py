@@ -97,14 +97,14 @@ def _check(declared: Mapping[str, object]) -> None:
         raise InputError("a contract has no topic; it is the action's public name, such as payments.charge")
     whose = f"the contract of {str(declared['topic'])[:128]}"
     for name, value in declared.items():
-        if isinstance(value, dict) and name in {"retries", "compensation_retries"}:
+        if name not in {"retries", "compensation_retries"}:
+            _check_each(whose, {name: value}, DeclaredContract)
+        elif isinstance(value, dict):
             _check_each(f"{whose}: {name}", cast("dict[str, object]", value), DeclaredRetries)
             if "attempts" not in value:
                 raise InputError(f"{whose}: {name} has no attempts")
-        elif name in {"retries", "compensation_retries"}:
-            _check_each(whose, {name: value}, _WholeRetries)
         else:
-            _check_each(whose, {name: value}, DeclaredContract)
+            _check_each(whose, {name: value}, _WholeRetries)
 
 
 class _WholeRetries(TypedDict):

@@ -235,7 +235,7 @@ def payload(value: Any, most: int = LARGEST_VALUE) -> tuple[Json, bytes] | None:
 def _copied(value: Any) -> Any:  # noqa: ANN401 - told by its type; a `cast` would be a call more
     """A copy of a value that was looked at, and is neither deep nor large."""
     if type(value) is dict:
-        named: dict[str, object] = value.copy()
+        named: dict[str, Any] = value.copy()  # pyright: ignore[reportUnknownVariableType] - its names are checked already
         for name, item in named.items():
             if type(item) in _CONTAINERS:
                 named[name] = _copied(item)
