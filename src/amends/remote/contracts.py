@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
-from typing import Any, Final, Literal, NotRequired, Required, TypedDict, cast, get_type_hints
+from typing import Any, Final, Literal, TypedDict, cast, get_type_hints
 
 from amends.core.words.contracts import Contract, Retries, Reversibility
 from amends.errors import DeclarationError, InputError, MisfitError
@@ -17,16 +17,22 @@ from amends.runtime.values.kinds import Kind
 from amends.source.marked import nearest
 
 
-class DeclaredRetries(TypedDict, total=False):
-    attempts: Required[int]
+class _Attempts(TypedDict):
+    attempts: int
+
+
+class DeclaredRetries(_Attempts, total=False):
     first_s: float
     cap_s: float
 
 
-class DeclaredContract(TypedDict, total=False):
+class _Topic(TypedDict):
+    topic: str
+
+
+class DeclaredContract(_Topic, total=False):
     """An action's promises, by the client that has its functions."""
 
-    topic: Required[str]
     version: int
     read_only: bool
     compensation: bool
@@ -46,7 +52,7 @@ class DeclaredContract(TypedDict, total=False):
     hold: bool
     resources: list[str]
     lock_wait: float | None
-    sourced: NotRequired[dict[str, list[str]]]
+    sourced: dict[str, list[str]]
     does: str
     undoes: str
     tool: str
