@@ -119,7 +119,7 @@ def test_the_url_may_come_from_the_environment_and_the_secret_from_a_file(
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        ((), "name whom to tell: --webhook URL, --command WORDS or --file PATH; see amends notify --help"),
+        ((), "name whom to tell: --webhook URL, --slack URL, --command WORDS or --file PATH; see amends notify --help"),
         (("--webhook", "http://example.com/token"), "a webhook to example.com has to be https; "),
         (("--command", "'"), "--command cannot be split into words: No closing quotation"),
         (("--command", ""), "a command is a list of words: "),

@@ -100,7 +100,7 @@ _SECTIONS: Final[Mapping[str, Sequence[LazyCommand]]] = {
         (
             "journal",
             "amends.cli.commands.journal",
-            "Make a journal in PostgreSQL, bring it forward, or copy one to another place.",
+            "Back a journal up and bring it back; make one in PostgreSQL, or copy one to another place.",
         ),
         ("prune", "amends.cli.commands.prune", "Remove for good what sagas held that ended long ago."),
     ),
