@@ -62,7 +62,7 @@ SOUGHT_IN: dict[str, tuple[str, ...]] = {
 }
 """The kinds of programs that have to do with it, for a mechanism that few others use; the rest are not played."""
 
-_RARE = 4
+_RARE = 10
 """So many times as many seeds are looked at for one of these: next to none of them is of its kinds, and played."""
 
 
