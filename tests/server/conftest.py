@@ -4,6 +4,7 @@ import os
 import sys
 from importlib.util import find_spec
 from types import ModuleType
+from typing import Any, cast
 
 import pytest
 
@@ -23,11 +24,12 @@ _SHOPS = ("tests.server.storied_shop", "tests.server.world")
 def declared(request: pytest.FixtureRequest) -> None:
     """Have the shop count that the tests of this module use, whichever others this process has imported."""
     used = set[str]()
-    for thing in vars(request.module).values():
+    module = cast("ModuleType", request.module)  # pyright: ignore[reportUnknownMemberType] - pytest gives it no type
+    for thing in vars(module).values():
         used.add(thing.__name__ if isinstance(thing, ModuleType) else str(getattr(thing, "__module__", "")))
     for name in used.intersection(_SHOPS):
         for thing in vars(sys.modules[name]).values():
             if isinstance(thing, Action):
-                PROCESS.add_action(thing)
+                PROCESS.add_action(cast("Action[..., Any]", thing))
             elif isinstance(thing, SagaDefinition):
-                PROCESS.add_definition(thing)
+                PROCESS.add_definition(cast("SagaDefinition", thing))

@@ -10,11 +10,11 @@
 
 import os
 import signal
+from importlib import import_module
 from typing import Any
 
 from starlette.responses import Response
 
-import amends.http.serve
 from amends.__main__ import main
 from amends.http.keys import AnswerWays, Keys, Known, Request
 
@@ -43,5 +43,5 @@ class MortalKeys(Keys):
 
 
 if __name__ == "__main__":
-    vars(amends.http.serve)["Keys"] = MortalKeys
+    vars(import_module("amends.http.serve"))["Keys"] = MortalKeys
     main()

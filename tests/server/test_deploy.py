@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import cast
 
 import httpx2
 import pytest
@@ -23,9 +24,15 @@ EXPOSED = 20
 """Tenths: systemd calls what is below 2.0 OK, and a unit that says nothing 9.6 and UNSAFE."""
 
 
+class _AsWritten(configparser.ConfigParser):
+    """Options keep their capitals."""
+
+    def optionxform(self, optionstr: str) -> str:
+        return optionstr
+
+
 def unit() -> configparser.SectionProxy:
-    parsed = configparser.ConfigParser(strict=False, interpolation=None, delimiters=("=",), comment_prefixes=("#",))
-    parsed.optionxform = str  # type: ignore[assignment, method-assign] # as configparser has it be replaced
+    parsed = _AsWritten(strict=False, interpolation=None, delimiters=("=",), comment_prefixes=("#",))
     parsed.read_string(UNIT.read_text(encoding="utf-8").replace("\\\n", " "))
     return parsed["Service"]
 
@@ -98,7 +105,7 @@ def test_the_words_of_the_unit_start_a_server(tmp_path: Path) -> None:
 def test_the_words_of_the_container_start_a_server(tmp_path: Path) -> None:
     (entry,) = [json.loads(rest) for word, rest in instructions() if word == "ENTRYPOINT"]
     here = {"0.0.0.0": "127.0.0.1", "8722": "0"}  # tests stay on loopback
-    _served([here.get(word, word) for word in entry], tmp_path)
+    _served([here.get(word, word) for word in cast("list[str]", entry)], tmp_path)
 
 
 def test_the_container_runs_as_nobody_in_particular_and_asks_a_route_that_there_is() -> None:

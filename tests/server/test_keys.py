@@ -64,7 +64,12 @@ def test_what_was_refused_is_refused_again_with_the_same_words(client: Client) -
 
 def test_a_key_with_another_request_is_refused(client: Client) -> None:
     client.told("/sagas", _order("o1"), key="same")
-    for path, body in (("/sagas", _order("o2")), ("/sagas/x/cancel", {}), ("/policy/explain", {"facts": {}})):
+    others: list[tuple[str, dict[str, object]]] = [
+        ("/sagas", _order("o2")),
+        ("/sagas/x/cancel", {}),
+        ("/policy/explain", {"facts": {}}),
+    ]
+    for path, body in others:
         answer = client.post(path, body, key="same")
         assert (answer.status_code, answer.json()["type"]) == (422, "urn:amends:KeyUsed")
 

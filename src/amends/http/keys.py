@@ -21,15 +21,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from typing import Any, Final
 
 from starlette.responses import Response
 
 from amends.clock import Clock
 from amends.core.words.values import Json, canonical
-from amends.dataclass import altered, dataclass
+from amends.dataclass import dataclass
 from amends.errors import JournalError
 from amends.http.problems import problem
 from amends.journal.port.journal import Cursor, Journal
@@ -118,7 +119,7 @@ class Keys:
             del self._under_way[name]
 
     @asynccontextmanager
-    async def _one_of(self, fingerprint: str) -> AsyncIterator[None]:
+    async def _one_of(self, fingerprint: str) -> AsyncGenerator[None]:
         """Requests that are alike in all but their key, one after the other."""
         lock, users = self._alike.setdefault(fingerprint, (asyncio.Lock(), []))
         users.append(None)
@@ -167,7 +168,7 @@ class Keys:
     async def _let_go(self, name: str, claim: Known) -> None:
         """Let a claim go: what went wrong with us settles nothing, and whoever asks again has it settled."""
         with suppress(JournalError):  # as long as this server lives, only it can settle it then
-            await self._write(name, altered(claim, worker=""), since=_cursor(name, claim))
+            await self._write(name, replace(claim, worker=""), since=_cursor(name, claim))
 
     async def _keep(self, name: str, claim: Known, response: Response, *, is_secret: bool) -> None:
         since = _cursor(name, claim)
@@ -176,7 +177,7 @@ class Keys:
             return
         body = bytes(response.body)
         is_kept = len(body) <= LARGEST_KEPT and not (is_secret and response.status_code < 300)
-        answered = altered(
+        answered = replace(
             claim,
             position=(await self._journal.tree()).size,
             status=response.status_code,

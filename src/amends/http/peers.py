@@ -42,7 +42,7 @@ class PeerProtocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        cycle: RequestResponseCycle | None = self.cycle
+        cycle = cast("RequestResponseCycle | None", self.cycle)
         is_asked = cycle is not None and not cycle.response_complete
         if is_asked:
             self._be_patient()
