@@ -19,6 +19,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import copy_context
 from functools import partial
 from typing import Final
 
@@ -136,11 +137,11 @@ class LocalEngine:
         since = self._clock.elapsed()
         await self._journal.enlist(self.worker, self._settings.lease_s)
         self._extend(since)
-        loop = asyncio.get_running_loop()
+        loop, ours = asyncio.get_running_loop(), copy_context()  # the thread of the heart has none of our variables
         self._heart = self._make_heart(
             renew=self._renew_if_due,
             nudged=lambda: self._journal.nudged(self.worker),
-            tell=lambda sagas: loop.call_soon_threadsafe(self._nudge, sagas),
+            tell=lambda sagas: loop.call_soon_threadsafe(self._nudge, sagas, context=ours),
             poll_s=self._beat_s,
         )
         self._heart.start()
