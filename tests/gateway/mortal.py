@@ -16,7 +16,7 @@ from typing import Any
 
 from amends.cli.main import main
 from amends.journal.sqlite.writer import Batch, Writer
-from amends.journal.thread import Ask
+from amends.journal.thread import LaneQuestion
 
 _commit = Writer._commit
 
@@ -42,7 +42,7 @@ class Mortal:
 if __name__ == "__main__":
     mortal = Mortal(Path(os.environ["MORTAL_PLACE"]), int(sys.argv[1]), sys.argv[2])
 
-    def commit(self: Writer, asks: Sequence[Ask[Batch, Any]]) -> None:
+    def commit(self: Writer, asks: Sequence[LaneQuestion[Batch]]) -> None:
         mortal.commit(self, asks)
 
     Writer._commit = commit  # type: ignore[method-assign]  # it does the same

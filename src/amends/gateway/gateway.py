@@ -139,7 +139,8 @@ class Gateway:
                         if answered is None:
                             return told(_why(exc, session), is_error=True)
                         return _asking(answered) if answered.get("resultType") == INPUT_REQUIRED else answered
-                    one.waiting.pop(alike(tool.topic, cast("Json", arguments)), None)
+                    if one.waiting:
+                        one.waiting.pop(alike(tool.topic, cast("Json", arguments)), None)
                     return asker.answer or cast("Wire", kept)
             finally:
                 incoming.reset(token)

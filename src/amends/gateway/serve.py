@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.stdio import stdio_server
@@ -15,6 +15,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from amends.bootstrap import Coordinator
 from amends.clock import SystemClock
 from amends.gateway.gateway import Gateway
+from amends.gateway.lines import claimed_lines
 from amends.gateway.model import Contracts
 from amends.gateway.observing import ObservingCoordinator
 from amends.gateway.registry import ToolRegistry
@@ -76,8 +77,9 @@ async def open_gateway(
 async def serve_stdio(gateway: Gateway) -> None:
     """Serve one client over stdin and stdout, until it closes them."""
     server = make_server(gateway)
-    async with stdio_server() as (read, write):
-        await server.run(read, write, server.create_initialization_options(_CHANGES))
+    with claimed_lines() as (lines, written):
+        async with stdio_server(cast("Any", lines), cast("Any", written)) as (read, write):
+            await server.run(read, write, server.create_initialization_options(_CHANGES))
 
 
 async def serve_http(gateway: Gateway, host: str, port: int, ready: Callable[[str], None]) -> None:
