@@ -274,11 +274,15 @@ class ProofError(RefusedError):
 
 
 class UnsignedError(ProofError):
-    """Said by a server: a decision has to be signed, and `statement` is the text."""
+    """Said by a server: a decision has to be signed, and `statement` is the text.
 
-    def __init__(self, message: str, statement: str = "") -> None:
+    `statements`: of several that are signed once, the text of each, which the one to sign lists by their digests.
+    """
+
+    def __init__(self, message: str, statement: str = "", statements: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.statement = statement
+        self.statements = statements
 
 
 class SessionOverError(RefusedError):

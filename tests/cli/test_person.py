@@ -69,6 +69,30 @@ def test_a_grant_is_signed_and_what_is_signed_is_shown(amends: Shell) -> None:
     assert "as it was signed" in verified.out
 
 
+def test_several_are_granted_with_one_signature(amends: Shell) -> None:
+    amends.give("office")
+    kim, root = enrolled(amends)
+    (amends.place / "policy.yaml").write_text(PROVED)
+    key = ("--by", "person:kim", "--ssh-key", str(kim))
+    assert amends.here("policy", "adopt", "policy.yaml", "--why", "start", *key).code == 0
+    for saga in ("l-1", "l-2", "l-3"):
+        assert amends.here("run", "office:leave", "--id", saga, *TO_COMPLETE, "--root", root).code == 6
+    two = ("approval", "grant", "l-1/2", "l-2/2")
+    assert "2 approvals and 1 digests" in amends.here(*two, "--digest", "0" * 64, *key).complaint
+    changed = amends.here(*two, "--digest", "0" * 64, "--digest", "0" * 64, *key)
+    assert "nothing is decided about the others either" in changed.complaint
+    granted = amends.here(*two, "--yes", *key, "--root", root)
+    assert granted.code == 0
+    assert granted.err.count("amends decision 1\n") == 2
+    assert granted.err.count("amends decisions 1\n") == 1
+    assert granted.out.count("granted by person:kim") == 2
+    refused = amends.here("approval", "refuse", "l-3/2", "l-3/2", "--why", "no", *key, "--root", root)
+    assert refused.out.count("refused by person:kim") == 1
+    assert "saga l-3 rolled back" in amends.here("resume", "office", "--root", root).out
+    verified = amends.here("evidence", "verify", "--root", root, "--json")
+    assert (verified.code, '"proved": 4' in verified.out) == (0, True), verified.out
+
+
 def test_the_doctor_says_whether_names_are_proved_and_the_root_is_pinned(amends: Shell) -> None:
     def seen(*words: str) -> list[tuple[str, str]]:
         said = amends("doctor", "--json", *words)

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from amends.errors import InputError
 from amends.evidence.proof.keys import is_signature, read_key, read_signature
+from amends.evidence.proof.limits import Allowance
 from amends.evidence.standalone_names import NameKey
 from tests.security.proved import new_key, public, signer
 
@@ -126,3 +127,25 @@ def test_what_is_signed_for_something_else_or_by_nobody_is_no_proof(line: str, s
 def test_a_key_of_another_kind_is_refused_with_the_reason(line: str, why: str) -> None:
     with pytest.raises(InputError, match=why):
         read_key(line)
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [
+        "[]",
+        '{"steps":5}',
+        '{"steps":{"most":"x","then":"to_checkpoint"}}',
+        '{"steps":{"most":1,"then":"to_checkpoint","times":"x"}}',
+    ],
+)
+def test_limits_and_amounts_that_are_none_allow_nothing(limits: str) -> None:
+    """Whoever forges entries may write anything there: it is no amount, and no end of the verifier."""
+    allowance = Allowance()
+    for name, fields in (
+        ("saga.started/1", {"limits": limits}),
+        ("attempt.started/1", {"attempt": '"x"'}),
+        ("budget.spent/1", {"tokens": "9" * 5000}),
+        ("limit.raised/1", {"limit": '"steps"', "most": '"y"'}),
+    ):
+        allowance.note(name, fields)
+    assert not allowance.allow({"limit": '"steps"', "most": "3"}, at=5)

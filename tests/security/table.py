@@ -19,6 +19,7 @@ ATTACKERS: Final = {
     "test_hostile_input.py": "Hostile input",
     "test_the_clock.py": "The clock",
     "test_proved_names.py": "Whoever has the journal's file and its key, and no person's",
+    "test_forged_limits.py": "Whoever raises limits in somebody's name, with the file and its key",
 }
 PAGES: Final = (ROOT / "SECURITY.md", ROOT / "docs" / "understand" / "security.md")
 _HEADING: Final = re.compile(r"# -- (.+?) -*$")

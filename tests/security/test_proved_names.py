@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
@@ -30,9 +31,11 @@ from amends.core.events import (
     WorkResumed,
 )
 from amends.core.words.values import CONTROL, PEOPLE, POLICIES, Json, StepId, canonical, digest
-from amends.errors import AmendsError, ProofError
+from amends.errors import AmendsError, EvidenceError, ProofError, RefusedError
+from amends.evidence.proof.keys import read_signature
 from amends.evidence.proof.roster import Roster, SignableDecision
-from amends.evidence.proof.statement import Question, spelled_time
+from amends.evidence.proof.statement import Question, StatementList, spelled_time, statement_list
+from amends.evidence.standalone_names import People
 from amends.gate.load import parse_policy
 from amends.journal.codec import spelled
 from amends.journal.port.journal import Entry, Journal
@@ -536,27 +539,176 @@ def test_what_a_revoked_key_had_signed_is_written_with_the_clock_set_back(tmp_pa
     in_a_loop(story)
 
 
+# -- several at once --------------------------------------------------------------------------------------------------
+
+
+def test_several_grants_with_one_signature_are_each_proved_alone(shop: Shop) -> None:
+    """Nothing is tried: a person signs once for three sagas, and the bundle of each verifies without the others."""
+
+    async def story() -> None:
+        await shop.begin()
+        for saga, name in (("l-2", "Bob"), ("l-3", "Eve")):
+            await shop.ask(saga, name)
+        signed = await shop.grant_together("l-1", "l-2", "l-3", why="all three")
+        assert len(signed) == (1 if shop.proved else 0)
+        assert sorted(await shop.resume()) == ["deleted Ann", "deleted Bob", "deleted Eve"]
+        for bundled in ("l-1", "l-2", "l-3", None):
+            said, findings = await shop.verdicts(bundled)
+            assert (said, findings) == ({"covered"}, [])
+
+    in_a_loop(story)
+
+
+def test_a_list_says_which_texts_it_stands_for_and_tells_of_no_other_saga(tmp_path: Path) -> None:
+    """A person is had to sign a list of digests, and shown other texts beside it."""
+
+    async def story() -> None:
+        shop, seen = Shop(tmp_path / "shop"), list[StatementList]()
+        await shop.begin()
+        await shop.ask("l-2", "Bob")
+
+        def sign(text: str) -> str:
+            assert isinstance(text, StatementList)
+            seen.append(text)
+            return signer(shop.kim)(text)
+
+        async with shop.open(drives=False) as coordinator:
+            await coordinator.refuse_all(["l-1/1", "l-2/1"], by="person:kim", why="neither", proof=sign)
+        (whole,) = seen
+        assert whole.splitlines()[0] == "amends decisions 1"
+        assert "l-2" not in whole
+        first, second = whole.statements
+        assert ('saga: "l-1"' in first, 'saga: "l-2"' in second) == (True, True)
+        assert statement_list(whole, whole.statements).statements == whole.statements
+        for others in ((second, first), (first,), (first, second.replace("Bob", "Ann"))):
+            with pytest.raises(EvidenceError, match="stands for other decisions"):
+                statement_list(whole, others)
+
+    in_a_loop(story)
+
+
+def test_where_one_of_several_cannot_be_granted_none_is(tmp_path: Path) -> None:
+    """One of them has changed, or is answered: whoever signs the list would sign what is not there."""
+
+    async def story() -> None:
+        shop = Shop(tmp_path / "shop")
+        await shop.begin()
+        await shop.ask("l-2", "Bob")
+        sign = signer(shop.kim)
+        async with shop.open(drives=False) as coordinator:
+            seen = {f"{saga}/1": await shown_digest(shop, saga) for saga in ("l-1", "l-2")}
+            for wrong in (seen | {"l-2/1": "0" * 64}, dict.fromkeys(map(str, range(60)), "")):
+                with pytest.raises(AmendsError):
+                    await coordinator.grant_all(wrong, by="person:kim", proof=sign)
+            with pytest.raises(ProofError):
+                await coordinator.grant_all(seen, by="person:kim")
+            with pytest.raises(ProofError):
+                await coordinator.grant_all(seen, by="person:kim", proof=signer(shop.eve))
+            await coordinator.refuse("l-2/1", by="person:kim", why="no", proof=sign)
+            with pytest.raises(RefusedError, match=r"l-2/1.*nothing is decided about the others"):
+                await coordinator.grant_all(seen, by="person:kim", proof=sign)
+        assert [entry.name for entry in await shop.entries("l-1")][-1] == "approval.requested/1"
+
+    in_a_loop(story)
+
+
+def test_a_list_that_was_signed_is_good_for_what_it_names_and_once(tmp_path: Path) -> None:
+    """Its signature is moved to a saga that asks for the same, and put below a question that is asked anew."""
+
+    async def story() -> None:
+        shop = Shop(tmp_path / "shop")
+        await shop.begin()
+        await shop.ask("l-2", "Bob")
+        await shop.ask("l-3", "Ann")
+        await shop.grant_together("l-1", "l-2")
+        events = [entry.event for entry in await shop.entries("l-1")]
+        granted = next(each for each in events if isinstance(each, ApprovalGranted))
+        asked = next(each for each in events if isinstance(each, ApprovalRequested))
+        moved = replace(granted, digest=await shown_digest(shop, "l-3"))
+        await shop.forge("l-3", moved)
+        await shop.forge("l-1", ApprovalVoided(step=StepId("1"), why="again"), asked, granted)
+        assert await shop.resume() == ["deleted Bob"]
+        for saga, why in (("l-3", "does not name this decision"), ("l-1", "used before")):
+            said, findings = await shop.verdicts(saga)
+            assert said == {"failed"}
+            assert any(why in each for each in findings), findings
+
+    in_a_loop(story)
+
+
+def test_a_list_is_for_approvals_alone(tmp_path: Path) -> None:
+    """Whoever is had to sign a list with the text of another decision in it has not made that one."""
+
+    async def story() -> None:
+        shop = Shop(tmp_path / "shop")
+        await shop.begin()
+        roster = await roster_of(shop)
+        resumed = WorkResumed(by="person:kim")
+        name, body = spelled(resumed)
+        decision = SignableDecision(saga="l-1", number=4, name=name, body=body, position=99)
+        for together in (False, True):
+            going, text = roster.to_sign([decision, decision] if together else [decision], roster.goes_by("", 5))
+            given = b64encode(read_signature(signer(shop.kim)(text))).decode()
+            name, body = spelled(replace(resumed, signed=str(going._replace(signature=given))))
+            said = replace(decision, body=body)
+            if not together:
+                assert roster.checked(said, set()) == text, "the control"
+                continue
+            with pytest.raises(AmendsError, match="for approvals alone"):
+                roster.checked(said, set())
+
+    in_a_loop(story)
+
+
 # -- every byte -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["ed25519", "ecdsa"])
-def test_each_byte_of_a_signed_decision_counts(tmp_path: Path, kind: str) -> None:
-    """By the roster alone, without the hashes: an attacker makes those anew."""
-    from amends.core.words.values import canonical
+async def roster_of(shop: Shop) -> Roster:
+    roster = Roster()
+    for entry in await shop.entries(PEOPLE):
+        name, body = spelled(entry.event)
+        roster.note(
+            SignableDecision(saga=PEOPLE, number=entry.number, name=name, body=body, position=entry.number),
+            entry.at,
+            entry.hash,
+        )
+    return roster
+
+
+async def people_of(shop: Shop) -> People:
+    """The same roster, as the verifier that stands alone has it."""
+    people = People()
+    for entry in await shop.entries(PEOPLE):
+        name, body = spelled(entry.event)
+        people.change(
+            {
+                "saga": PEOPLE,
+                "number": entry.number,
+                "name": name,
+                "body": body,
+                "position": entry.number,
+                "hash": entry.hash.hex(),
+            }
+        )
+    return people
+
+
+@pytest.mark.parametrize(
+    ("kind", "together"), [("ed25519", False), ("ecdsa", False), ("ed25519", True)], ids=["ed25519", "ecdsa", "list"]
+)
+def test_each_byte_of_a_signed_decision_counts(tmp_path: Path, kind: str, together: bool) -> None:
+    """By the roster alone, without the hashes: an attacker makes those anew. Of a list, by the lone verifier too."""
 
     async def story() -> None:
         shop = Shop(tmp_path / "shop")
         shop.kim = new_key(tmp_path, "other", kind)
         await shop.begin()
-        await shop.grant(why="as agreed")
-        roster = Roster()
-        for entry in await shop.entries(PEOPLE):
-            name, body = spelled(entry.event)
-            roster.note(
-                SignableDecision(saga=PEOPLE, number=entry.number, name=name, body=body, position=entry.number),
-                entry.at,
-                entry.hash,
-            )
+        if together:
+            await shop.ask("l-2", "Bob")
+            await shop.grant_together("l-1", "l-2", why="as agreed")
+        else:
+            await shop.grant(why="as agreed")
+        roster, people = await roster_of(shop), await people_of(shop)
         entries = await shop.entries("l-1")
         asked = next(entry.event for entry in entries if isinstance(entry.event, ApprovalRequested))
         granted = next(entry for entry in entries if isinstance(entry.event, ApprovalGranted))
@@ -572,12 +724,22 @@ def test_each_byte_of_a_signed_decision_counts(tmp_path: Path, kind: str) -> Non
                 return False
             return True
 
+        def holds_alone(body: str) -> bool:
+            told = {"saga": "l-1", "number": 4, "name": name, "body": body, "position": 99}
+            try:
+                people.signed_text(told, shown.shown, set())
+            except (ValueError, LookupError):
+                return False
+            return True
+
         assert holds(body)
+        assert holds_alone(body)
         changed = 0
         for place in range(len(body)):
             for flip in (1, 2):
                 other = body[:place] + chr(ord(body[place]) ^ flip) + body[place + 1 :]
                 assert not holds(other), (place, other)
+                assert not together or flip == 2 or not holds_alone(other), (place, other)
                 changed += 1
         assert changed == 2 * len(body)
 

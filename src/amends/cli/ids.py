@@ -52,6 +52,11 @@ def with_approval(command: F) -> F:
     return _argument(command, "approval_id", "ID", complete_approval)
 
 
+def with_approvals(command: F) -> F:
+    """One or more approvals' ids, as `approval_ids`."""
+    return _argument(command, "approval_ids", "ID...", complete_approval, nargs=-1, required=True)
+
+
 def _argument(command: F, name: str, metavar: str, complete: Callable[..., list[str]], **how: Any) -> F:  # noqa: ANN401 - as click takes them
     return click.argument(name, metavar=metavar, shell_complete=complete, **how)(with_whole(command, name))
 
@@ -66,7 +71,7 @@ def with_whole(command: F, name: str) -> F:
         if isinstance(given, str):
             others[name] = whole_id(journal, given, is_saga=is_saga)
         elif isinstance(given, tuple):
-            others[name] = tuple(whole_id(journal, each) for each in cast("tuple[str, ...]", given))
+            others[name] = tuple(whole_id(journal, each, is_saga=is_saga) for each in cast("tuple[str, ...]", given))
         return command(*args, journal=journal, **others)
 
     return cast("F", with_id)

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import click
 
 from amends.errors import InputError
+from amends.source.marked import duration_s
 
 if TYPE_CHECKING:
     from amends.http.console.oidc import OidcSettings
     from amends.http.console.proxy import TrustedProxy
 
+LONGEST_AGE_S: Final = 24 * 3600.0
 SECRET_ENV: Final = "AMENDS_OIDC_SECRET"  # noqa: S105 - a name, not a secret
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -34,6 +36,13 @@ _OPTIONS: Final = (
     ),
     click.option("--oidc-name", metavar="CLAIM", default="email", show_default=True, help="What names a person."),
     click.option("--oidc-groups", metavar="CLAIM", default="groups", show_default=True, help="What has their groups."),
+    click.option(
+        "--oidc-age",
+        metavar="DURATION",
+        default="1h",
+        show_default=True,
+        help="How long the provider's word counts before it is asked again.",
+    ),
     click.option(
         "--role", "roles", metavar="GROUP=SCOPES", multiple=True, help="What a group's members may: oncall=view,decide."
     ),
@@ -66,6 +75,7 @@ def sign_on(  # noqa: PLR0913 - one for each option
     oidc_secret_file: str | None,
     oidc_name: str,
     oidc_groups: str,
+    oidc_age: str,
     roles: tuple[str, ...],
     proxy_header: str | None,
     proxy_groups: str,
@@ -86,6 +96,7 @@ def sign_on(  # noqa: PLR0913 - one for each option
             roles=may,
             name_claim=oidc_name,
             groups_claim=oidc_groups,
+            age_s=_age_s(oidc_age),
         )
     if proxy_header is not None:
         if not behind_proxy:
@@ -95,6 +106,15 @@ def sign_on(  # noqa: PLR0913 - one for each option
     if may and oidc is None and proxy is None:
         raise InputError("--role takes --oidc-issuer or --proxy-header: somebody has to say who is in a group")
     return SignOn(oidc, proxy)
+
+
+def _age_s(given: str) -> float:
+    age_s = duration_s(given)
+    if age_s is None or age_s > LONGEST_AGE_S:
+        raise InputError(
+            f"--oidc-age {given}: give 1s to 24h, as in 30m; a group that somebody has left counts as long"
+        )
+    return age_s
 
 
 def _needed(given: str | None, option: str) -> str:

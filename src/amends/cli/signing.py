@@ -5,8 +5,6 @@ The key itself never comes here. What is signed is shown first, on stderr, as it
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -19,6 +17,8 @@ from amends.errors import InputError, ProofError
 from amends.text import visible
 
 if TYPE_CHECKING:  # to look at a saga, nothing is imported that drives one
+    from subprocess import CompletedProcess
+
     from amends.evidence.proof.roster import Roster
     from amends.runtime.drive.roster import Proof
 
@@ -59,15 +59,22 @@ def with_signature(command: F) -> F:
 
 
 def signed_with(file: str) -> Proof:
-    """A proof by a key's file: it signs the text that it is called with."""
+    """A proof by a key's file: it signs the text that it is called with; one that lists others is shown with them."""
+    from amends.evidence.proof.statement import StatementList
 
     def sign(text: str) -> str:
-        click.echo("what is signed:", err=True)
-        for line in text.split("\n"):
-            click.echo(f"  {visible(line)}", err=True)
+        for each in text.statements if isinstance(text, StatementList) else ():
+            _show("what is signed, as a part of the list below:", each)
+        _show("what is signed:", text)
         return _sign(file, text)
 
     return sign
+
+
+def _show(head: str, text: str) -> None:
+    click.echo(head, err=True)
+    for line in text.split("\n"):
+        click.echo(f"  {visible(line)}", err=True)
 
 
 async def proved(
@@ -126,7 +133,10 @@ def _sign(file: str, text: str) -> str:
     return ran.stdout
 
 
-def _ran(words: list[str], given: str) -> subprocess.CompletedProcess[str] | None:
+def _ran(words: list[str], given: str) -> CompletedProcess[str] | None:
+    import shutil
+    import subprocess
+
     program = shutil.which(words[0])
     if program is None:
         return None

@@ -117,10 +117,14 @@ class ProposeStep:
 
 @dataclass(frozen=True, slots=True)
 class PlaceStep:
-    """Do a step that was asked ahead: here, and this is where it belongs from now on."""
+    """Do a step that was asked ahead: here, and this is where it belongs from now on.
+
+    `call`: the caller's own id of it, in an open saga.
+    """
 
     step: StepId
     place: StepId
+    call: str = ""
 
 
 @dataclass(frozen=True, slots=True)

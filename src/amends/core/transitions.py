@@ -195,6 +195,7 @@ STEP: Final[Mapping[StepStatus, Mapping[type[e.StepEvent | e.ApprovalEvent | e.I
         e.ActionAllowed: _S.READY,
         e.ActionDenied: _S.DENIED,
         e.ApprovalRequested: _S.AWAITING,
+        e.BeforeCaptured: _S.PROPOSED,
         e.StepThrottled: _S.PROPOSED,
         e.StepPlaced: _S.PROPOSED,
         e.StepDropped: _S.DROPPED,

@@ -28,10 +28,10 @@ SIGNABLE: dict[str, tuple[str, tuple[str, ...]]] = {
     "approval.signed/1": ("grant", ("step",)),
     "approval.granted/1": ("grant", ("step",)),
     "approval.refused/1": ("refuse", ("step",)),
-    "incident.retried/1": ("retry", ("incident", "let_run", "repeat")),
-    "incident.resolved/1": ("resolve", ("incident", "reason", "settled", "proof")),
-    "limit.raised/1": ("raise-limit", ("limit", "most")),
-    "work.resumed/1": ("unpause", ()),
+    "incident.retried/1": ("retry", ("incident", "let_run", "repeat", "raises")),
+    "incident.resolved/1": ("resolve", ("incident", "reason", "settled", "proof", "raises")),
+    "limit.raised/1": ("raise-limit", ("limit", "most", "raises")),
+    "work.resumed/1": ("unpause", ("raises",)),
     "rollback.resumed/1": ("unpause", ("mitigate",)),
     "policy.adopted/1": ("adopt", ("digest", "text")),
     "dispatch.unpaused/1": ("unpause", ("pause",)),
@@ -45,7 +45,20 @@ RESUMING = ("work.resumed/1", "rollback.resumed/1")
 FOLLOWING = ("limit.raised/1", *RESUMING)
 BESIDE = ("rollback.started/1", "saga.paused/1", "limit.reached/1", "incident.opened/1", "approval.requested/1")
 CLOSING = ("incident.retried/1", "incident.resolved/1")
+ONE_MORE = {
+    "step.proposed/1": "steps",
+    "action.dispatched/1": "steps",
+    "attempt.failed/1": "failures",
+    "attempt.lost/1": "failures",
+}
+USING = (*ONE_MORE, "attempt.started/1", "budget.spent/1", "child.spent/1")
+AMOUNTS = {"usd": "usd_micros", "tokens": "tokens", "steps": "steps", "failures": "failures", "retries": "retries"}
+CLOCKS_APART = 60_000
 SHOWN_NAMES = ("topic", "args", "requester", "env", "policy", "rule", "expires_at", "request")
+SIGNED_FORM = (
+    r"([1-9][0-9]{0,15}):([0-9a-f]{64}):([0-9a-f]{64}|-):([0-9]{1,16}):([A-Za-z0-9+/]+={0,2})"
+    r"(?::([0-9a-f]{64}(?:,[0-9a-f]{64})+))?"
+)
 Affine = tuple[int, int] | None
 
 
@@ -327,8 +340,7 @@ class People:
         by = text_in(fields.get("by", '""'))
         if "signed" not in fields:
             raise ValueError(f"{by} is said to have decided it, and it is not signed")
-        form = r"([1-9][0-9]{0,15}):([0-9a-f]{64}):([0-9a-f]{64}|-):([0-9]{1,16}):([A-Za-z0-9+/]+={0,2})"
-        found = re.fullmatch(form, text_in(fields["signed"]))
+        found = re.fullmatch(SIGNED_FORM, text_in(fields["signed"]))
         if found is None or not self.root or self.hashes.get(int(found[1])) != found[2]:
             raise ValueError("it goes by an entry that the roster of this journal does not have")
         signature = proper(found[5])
@@ -365,11 +377,24 @@ class People:
         lines += [f"{one}: {cut_short(fields[one])}" for one in ("by", "why") if one in fields]
         lines += [f"in force: {found[3]}", f"roster: {found[1]} {found[2]}", f"at: {as_time(int(found[4]))}"]
         text = "\n".join(lines) + "\n"
-        if not known["key"].has_signed_text(signature, text):
+        if not known["key"].has_signed_text(
+            signature, self.covering(text, found, fields["by"], is_approval=is_approval)
+        ):
             raise ValueError(f"its signature is not of this decision: what {by} signed says something else")
         if text in used:
             raise ValueError("its signature was used before")
         return text
+
+    def covering(self, text: str, signed: re.Match[str], by: str, *, is_approval: bool) -> str:
+        """The text that a signature is over: the decision's own, or a list of several that names it by its digest."""
+        if not signed[6]:
+            return text
+        each = signed[6].split(",")
+        if not is_approval or hashlib.sha256(text.encode()).hexdigest() not in each:
+            raise ValueError("the list that was signed does not name this decision")
+        lines = ["amends decisions 1", f"journal: {self.root}", f"by: {cut_short(by)}"]
+        lines += [*(f"sha256: {one}" for one in each), f"in force: {signed[3]}"]
+        return "\n".join([*lines, f"roster: {signed[1]} {signed[2]}", f"at: {as_time(int(signed[4]))}", ""])
 
 
 class Course:
@@ -378,13 +403,58 @@ class Course:
     def __init__(self) -> None:
         self.is_own = self.is_wide = False
         self.again, self.tells = (0, ""), dict[str, bool]()
+        self.limits: dict[str, Any] | None = None
+        self.most, self.before, self.since = dict[str, int](), 0, 0
+        self.reached, self.used = dict[str, int](), dict[str, dict[str, int]]()
+
+    def count(self, name: str, fields: dict[str, str]) -> bool:
+        """Whether it says how much may be used, or is."""
+        own = self.used.setdefault("", dict.fromkeys(AMOUNTS, 0))
+        if name == "saga.started/1":
+            limits: dict[str, Any] = json.loads(fields.get("limits", "null")) or {}
+            self.limits = {limit: about for limit, about in limits.items() if limit != "within"}
+            self.most = {limit: about["most"] for limit, about in self.limits.items()}
+            self.since = max((about.get("since_at", 0) for about in self.limits.values()), default=0)
+        elif name in ONE_MORE:
+            own[ONE_MORE[name]] += 1
+        elif name == "attempt.started/1":
+            own["retries"] += int(fields["attempt"]) > 1
+        elif name == "budget.spent/1":
+            for limit, field in AMOUNTS.items():
+                own[limit] += int(fields.get(field, "0"))
+        elif name == "child.spent/1":
+            self.used[fields["step"]] = {limit: int(fields.get(field, "0")) for limit, field in AMOUNTS.items()}
+        else:
+            return False
+        return True
+
+    def allows(self, fields: dict[str, str], at: int) -> bool:
+        """Whether the runtime may raise a limit so far, where it has the saga go back to a checkpoint."""
+        if self.limits is None:
+            return True
+        limit, most = text_in(fields["limit"]), int(fields["most"])
+        about = self.limits.get(limit, {})
+        if about.get("then") != "to_checkpoint" or self.reached.get(limit, 0) > about.get("times", 1):
+            return False
+        if limit == "spin":
+            return most <= self.before
+        used = sum(each.get(limit, 0) for each in self.used.values())
+        used = at - self.since + CLOCKS_APART if limit == "seconds" else used
+        return most <= max(self.before, used) + int(about["most"])
 
     def takes(self, name: str, number: int, fields: dict[str, str], by: str) -> bool:
-        """Whether it is no decision, but says which others follow from one."""
+        """Whether it is no decision, but says which others follow from one, or what may be used."""
+        if self.count(name, fields):
+            return True
+        if name == "limit.raised/1":
+            limit = text_in(fields["limit"])
+            self.before, self.most[limit] = self.most.get(limit, 0), int(fields["most"])
         if name == "saga.paused/1":
             self.is_own = self.is_own or (fields.get("pause", "0") == "0" and by != "system:family")
             self.is_wide = not self.is_own
         elif name == "limit.reached/1":
+            limit = text_in(fields["limit"])
+            self.reached[limit] = self.reached.get(limit, 0) + 1
             self.again = (number + 1, fields["limit"]) if fields["then"] == '"to_checkpoint"' else (0, "")
         elif name == "incident.opened/1":
             self.tells.setdefault(fields["incident"], fields["kind"] == '"idle"')
@@ -392,7 +462,8 @@ class Course:
             return False
         return True
 
-    def exempts(self, name: str, number: int, fields: dict[str, str], by: str, following: str) -> bool:
+    def exempts(self, entry: dict[str, Any], fields: dict[str, str], by: str, following: str) -> bool:
+        name = str(entry["name"])
         if "signed" in fields:
             return False
         if name in RESUMING:
@@ -401,7 +472,7 @@ class Course:
         if not by.startswith("system:"):
             return False
         if name == "limit.raised/1":
-            return self.again == (number, fields["limit"])
+            return self.again == (int(entry["number"]), fields["limit"]) and self.allows(fields, int(entry["at"]))
         if name == "incident.resolved/1":
             is_over = self.tells.get(fields["incident"], False) or following == "incident.opened/1"
             return fields["settled"] == "[]" and is_over
@@ -414,9 +485,15 @@ class Names:
     def __init__(self, root: str | None) -> None:
         self.root, self.proved = root, 0
         self.sagas, self.wanted, self.payloads = dict[str, list[dict[str, Any]]](), set[str](), dict[str, str]()
+        self.counted = set[str]()
 
     def take(self, entry: dict[str, Any], needs: list[str]) -> None:
-        is_kept = entry["name"] in SIGNABLE or entry["name"] in BESIDE or entry["saga"] == PEOPLE_SAGA
+        name, body = entry["name"], entry["body"]
+        is_kept = name in SIGNABLE or name in BESIDE or entry["saga"] == PEOPLE_SAGA
+        if name == "saga.started/1" and ("to_checkpoint" in body or '"limits":{"digest":' in body):
+            is_kept = True
+            self.counted.add(entry["saga"])
+        is_kept = is_kept or (name in USING and entry["saga"] in self.counted)
         if is_kept and entry["body"][:1] == "{":
             self.sagas.setdefault(entry["saga"], []).append(dict(entry))
             self.wanted.update(needs)
@@ -466,11 +543,12 @@ class Names:
 
     def judge_saga(self, people: People, entries: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], str]]:
         shown, good, used, course = dict[str, str](), dict[int, str](), set[str](), Course()
+        raises = dict[int, list[str]]()
         names = {one["number"]: one["name"] for one in entries if one["name"] != "approval.requested/1"}
         unsure = list[tuple[dict[str, Any], str]]()
         for stored in entries:
             try:
-                entry = self.whole(stored)
+                entry = stored if stored["name"] in USING else self.whole(stored)
                 fields = parts_of(entry["body"])
                 name, by, step = entry["name"], said_by(entry["body"]), text_in(fields.get("step", '""'))
                 if name == "approval.requested/1":
@@ -484,32 +562,38 @@ class Names:
                 if name == "rollback.started/1" or resumes:
                     good[entry["number"]], course.is_own = by, False
                     continue
-                if course.exempts(name, entry["number"], fields, by, names.get(entry["number"] + 1, "")):
+                if course.exempts(entry, fields, by, names.get(entry["number"] + 1, "")):
                     continue
                 try:
                     used.add(people.signed_text(entry, shown.get(step, ""), used))
                     good[entry["number"]], self.proved = by, self.proved + 1
+                    raises[entry["number"]] = text_in(fields.get("raises", '""')).split(", ")
                     course.is_own = course.is_own and name not in RESUMING
                 except (ValueError, LookupError) as exc:
-                    if name in RESUMING and self.is_consequence(entry, good, names):
+                    if name in RESUMING and self.is_consequence(entry, good, names, raises):
                         course.is_own = False
                     else:
                         unsure.append((entry, str(exc)))
             except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as exc:
                 yield stored, f"it cannot be read: {exc}"
         for entry, why in unsure:
-            if not self.is_consequence(entry, good, names):
+            if not self.is_consequence(entry, good, names, raises):
                 yield entry, why
 
-    def is_consequence(self, entry: dict[str, Any], good: dict[int, str], names: dict[int, str]) -> bool:
-        name, by = entry["name"], said_by(entry["body"])
+    def is_consequence(
+        self, entry: dict[str, Any], good: dict[int, str], names: dict[int, str], raises: dict[int, list[str]]
+    ) -> bool:
+        name, by, amount = entry["name"], said_by(entry["body"]), ""
+        if name == "limit.raised/1":
+            fields = parts_of(entry["body"])
+            amount = f"{text_in(fields['limit'])} {fields['most']}"
         if '"signed":' in entry["body"] or name not in (*FOLLOWING, *CLOSING):
             return False
         causes = (*FOLLOWING, *CLOSING) if name in FOLLOWING else ("rollback.started/1", "rollback.resumed/1")
         for step in (-1,) if name in RESUMING else (-1, 1):
             place = entry["number"] + step
             while names.get(place) in (*FOLLOWING, *CLOSING, "rollback.started/1"):
-                if good.get(place) == by and names[place] in causes:
+                if good.get(place) == by and names[place] in causes and (not amount or amount in raises.get(place, [])):
                     return True
                 place += step
         return False

@@ -8,7 +8,7 @@ from dataclasses import replace
 import click
 
 from amends.cli.groups import Nouns, show_help
-from amends.cli.ids import with_approval
+from amends.cli.ids import with_approval, with_approvals
 from amends.cli.journal import coordinator_at, opened_to_read
 from amends.cli.options import author, with_author, with_journal
 from amends.cli.session import DONE, NOT_OVER, finish
@@ -76,18 +76,24 @@ def show(*, approval_id: str, journal: str, as_json: bool) -> None:
 
 
 @approval.command()
-@with_approval
+@with_approvals
 @click.option("--why", default="", help="The reason, as it goes on record.")
-@click.option("--digest", metavar="DIGEST", help="What was shown, by its digest; refused if it has changed since.")
+@click.option(
+    "--digest",
+    "digests",
+    metavar="DIGEST",
+    multiple=True,
+    help="What was shown, by its digest; refused if it has changed since. Of several, once for each, in their order.",
+)
 @click.option("--yes", is_flag=True, help="Grant what is asked now, without looking.")
 @with_author
 @with_signature
 @with_journal
 def grant(
     *,
-    approval_id: str,
+    approval_ids: tuple[str, ...],
     why: str,
-    digest: str | None,
+    digests: tuple[str, ...],
     yes: bool,
     by: str | None,
     ssh_key: str | None,
@@ -98,41 +104,48 @@ def grant(
 
     On a terminal it is shown first, and confirmed. Elsewhere give --digest, which says what was seen, or --yes, which
     takes whatever is asked by now. Where names are proved, --ssh-key signs it, or a key of yours in the SSH agent does,
-    and the text that is signed is shown. Who has agreed already cannot grant it, nor, outside development, who asked
-    for it, owns it, or acts for them. The exit code is 0 once enough people have agreed, and 6 as long as more are
-    needed.
+    and the text that is signed is shown. Several are granted together, with one signature; where one of them cannot be,
+    none is. Who has agreed already cannot grant it, nor, outside development, who asked for it, owns it, or acts for
+    them. The exit code is 0 once enough people have agreed, and 6 as long as more are needed.
     """
-    out, who, confirmed = Output(as_json=as_json), author(by, journal), yes or digest is not None
-    found = _found(approval_id, journal)
+    out, who, confirmed = Output(as_json=as_json), author(by, journal), yes or bool(digests)
+    found = [_found(each, journal) for each in dict.fromkeys(approval_ids)]
+    if digests and len(digests) != len(found):
+        raise InputError(f"{len(found)} approvals and {len(digests)} digests: give one for each, in the same order")
     if not confirmed and (as_json or not has_person()):
         raise InputError("nobody is there to confirm it; give the --digest that `amends approval show` shows, or --yes")
     if not confirmed and not _confirm(out, found, who, journal):
         out.say("nothing is granted")
         return NOT_OVER
-    answered = _answer(found, who, why, journal, digest=digest or found.digest, ssh_key=ssh_key)
-    out.record("approval", asking_fields(answered))
-    tell_granted(out, answered, who, _resume(found, journal))
-    return NOT_OVER if is_open(answered) else DONE
+    seen = digests or tuple(each.digest for each in found)
+    answered = _answer(found, who, why, journal, digests=seen, ssh_key=ssh_key)
+    for each in answered:
+        out.record("approval", asking_fields(each))
+        tell_granted(out, each, who, _resume(each, journal))
+    return NOT_OVER if any(map(is_open, answered)) else DONE
 
 
 @approval.command()
-@with_approval
+@with_approvals
 @click.option("--why", required=True, help="The reason; it goes on record, and the agent is told.")
 @with_author
 @with_signature
 @with_journal
-def refuse(*, approval_id: str, why: str, by: str | None, ssh_key: str | None, journal: str, as_json: bool) -> None:
+def refuse(
+    *, approval_ids: tuple[str, ...], why: str, by: str | None, ssh_key: str | None, journal: str, as_json: bool
+) -> None:
     """Say no: the step is denied, and nothing of it is done.
 
     One refusal is enough, however many people are asked. What was done before it is rolled back, unless the saga goes
-    on without the step.
+    on without the step. Several are refused together, for one reason and with one signature.
     """
     out, who = Output(as_json=as_json), author(by, journal)
     if not why.strip():
         raise InputError("--why is empty; say why not, for whoever asked")
-    answered = _answer(_found(approval_id, journal), who, why, journal, ssh_key=ssh_key)
-    out.record("approval", asking_fields(answered))
-    out.say(f"approval {visible(approval_id)} ", ("refused", "bold red"), f" by {visible(who)}: {visible(why)}")
+    found = [_found(each, journal) for each in dict.fromkeys(approval_ids)]
+    for each in _answer(found, who, why, journal, ssh_key=ssh_key):
+        out.record("approval", asking_fields(each))
+        out.say(f"approval {visible(each.id)} ", ("refused", "bold red"), f" by {visible(who)}: {visible(why)}")
 
 
 def _found(approval_id: str, journal: str) -> Approval:
@@ -154,26 +167,34 @@ def _resume(found: Approval, journal: str) -> str:
 
 
 def _answer(
-    found: Approval, who: str, why: str, journal: str, *, digest: str | None = None, ssh_key: str | None
-) -> Approval:
-    """Granted where a digest says what, else refused."""
+    found: list[Approval], who: str, why: str, journal: str, *, digests: tuple[str, ...] = (), ssh_key: str | None
+) -> tuple[Approval, ...]:
+    """Granted where digests say what, else refused."""
+    (first, *others), ids = found, [each.id for each in found]
 
-    async def whole() -> Approval:
+    async def whole() -> tuple[Approval, ...]:
         async with coordinator_at(journal) as coordinator:
 
-            async def answered(proof: Proof | None) -> Approval:
-                if digest is None:
-                    return await coordinator.refuse(found.id, by=who, why=why, proof=proof)
-                return await coordinator.grant(found.id, by=who, why=why, digest=digest, proof=proof)
+            async def answered(proof: Proof | None) -> tuple[Approval, ...]:
+                if digests and others:
+                    return await coordinator.grant_all(
+                        dict(zip(ids, digests, strict=True)), by=who, why=why, proof=proof
+                    )
+                if digests:
+                    return (await coordinator.grant(first.id, by=who, why=why, digest=digests[0], proof=proof),)
+                if others:
+                    return await coordinator.refuse_all(ids, by=who, why=why, proof=proof)
+                return (await coordinator.refuse(first.id, by=who, why=why, proof=proof),)
 
             return await proved(answered, coordinator.roster, who=who, ssh_key=ssh_key)
 
     return finish(whole())
 
 
-def _confirm(out: Output, found: Approval, who: str, journal: str) -> bool:
-    if not is_open(found):
-        raise RefusedError(f"approval {found.id} is {found.status}: nobody is asked any more")
-    tell_approval(out, found, SystemClock().now(), journal)
-    out.say()
-    return click.confirm(f"grant this as {visible(who)}?")
+def _confirm(out: Output, found: list[Approval], who: str, journal: str) -> bool:
+    for each in found:
+        if not is_open(each):
+            raise RefusedError(f"approval {each.id} is {each.status}: nobody is asked any more")
+        tell_approval(out, each, SystemClock().now(), journal)
+        out.say()
+    return click.confirm(f"grant {'this' if len(found) == 1 else f'these {len(found)}'} as {visible(who)}?")

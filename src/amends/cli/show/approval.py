@@ -106,6 +106,10 @@ def _tell_action(out: Output, asked: Approval) -> None:
         args = {**args, "diff": f"{counted(len(lines_of(diff)), 'line')}, below"}
     for line in json_lines(args, depth=2):
         out.say((line, "cyan"))
+    if asked.before_at is not None:
+        out.say(f"  there now, by its before-image, {moment(asked.before_at)}:")
+        for line in json_lines(asked.before, depth=2):
+            out.say((line, "cyan"))
     if isinstance(diff, str):
         _tell_diff(out, diff)
 

@@ -279,7 +279,7 @@ def _place(saga: Saga, command: c.PlaceStep) -> e.Event:
     step = on_record(saga, command.step)
     if step.wanted or step.rewind is not None:
         raise RefusedError(f"step {step.id} of saga {saga.id} was not asked ahead, or is done or taken back already")
-    return fitting(saga, e.StepPlaced(step=step.id, place=command.place))
+    return fitting(saga, e.StepPlaced(step=step.id, place=command.place, call=command.call))
 
 
 def _dispatch(saga: Saga, command: c.DispatchStep) -> e.Event:

@@ -31,17 +31,19 @@ def change_roster(saga: Saga, command: c.ChangeRoster) -> tuple[e.Event, ...]:
 
 
 def decision_in(events: tuple[e.Event, ...]) -> e.DecisionEvent:
-    """The one of these facts that a person decides; the others follow from it. Raises RefusedError."""
+    """The one of these facts that a person decides, with the limits that it raises; the others follow from it.
+
+    Raises RefusedError.
+    """
     decisions = [event for event in events if isinstance(event, e.DecisionEvent)]
     answered = [event for event in decisions if not isinstance(event, (*_LAST_FIRST, e.LimitRaised))]
     resumed = [event for event in decisions if isinstance(event, _LAST_FIRST)]
     raised = [event for event in decisions if isinstance(event, e.LimitRaised)]
-    if not answered and len(raised) > 1:
-        raise RefusedError("a signature is for one decision: raise one limit at a time")
     found: list[e.DecisionEvent] = [*answered, *(raised if not answered and not _follows(raised, resumed) else resumed)]
     if not found:
         raise RefusedError("there is nothing left to be decided: it was void, has expired, or is decided already")
-    return found[0]
+    others = ", ".join(f"{each.limit} {each.most}" for each in raised if each is not found[0])
+    return cast(e.DecisionEvent, replace(cast(Any, found[0]), raises=others)) if others else found[0]
 
 
 def _follows(raised: list[e.LimitRaised], resumed: list[e.WorkResumed | e.RollbackResumed]) -> bool:
@@ -55,23 +57,49 @@ def signed(event: e.Event, signature: str) -> e.Event:
 
 
 def with_signature(saga: Saga, events: tuple[e.Event, ...], command: c.Sign) -> tuple[e.Event, ...]:
-    """The facts, with the signature on the one that was signed. Raises RefusedError where it is none of them."""
+    """The facts, with the signature on the one that was signed, and limits raised to what was signed.
+
+    Of time, as much again is a little more by now than when it was signed. Raises RefusedError where what was signed is
+    not among the facts, or a limit would be raised to less by now.
+    """
     place = next((at for at, event in enumerate(events) if _plain(event) == _plain(command.fact)), None)
-    if place is None:
+    amounts = _amounts(command.fact)
+    now = {event.limit: event.most for event in events if isinstance(event, e.LimitRaised)}
+    if place is None or amounts.keys() != now.keys() or any(most > now[name] for name, most in amounts.items()):
         raise RefusedError(f"what was signed is not what would be recorded of saga {saga.id} by now; look at it again")
-    return (*events[:place], signed(events[place], command.signed), *events[place + 1 :])
+    facts = [
+        altered(event, most=amounts[event.limit]) if isinstance(event, e.LimitRaised) else event for event in events
+    ]
+    if now:
+        facts[place] = cast(e.Event, replace(cast(Any, facts[place]), raises=getattr(command.fact, "raises", "")))
+    facts[place] = signed(facts[place], command.signed)
+    return tuple(facts)
+
+
+def _amounts(fact: e.DecisionEvent) -> dict[str, int]:
+    """Limits that a signed decision raises, and to what."""
+    others = (each.partition(" ") for each in getattr(fact, "raises", "").split(", ") if each)
+    amounts = {name: int(most) for name, _, most in others}
+    return {**amounts, fact.limit: fact.most} if isinstance(fact, e.LimitRaised) else amounts
 
 
 def _plain(event: e.Event) -> e.Event:
-    """A decision as it is signed: whether another person has to agree too, and until when, is not the decider's."""
+    """A decision as it is signed, but for what limits are raised to.
+
+    Whether another person has to agree too, and until when, is not the decider's.
+    """
     if isinstance(event, e.ApprovalGranted):
         return e.ApprovalSigned(step=event.step, by=event.by, digest=event.digest, why=event.why)
     if isinstance(event, e.ApprovalSigned):
         return altered(event, own=False, signed="")
     if isinstance(event, e.WorkResumed):
-        return altered(event, own=False, signed="", deadline_at=0)
+        return altered(event, own=False, signed="", deadline_at=0, raises="")
     if isinstance(event, e.RollbackResumed):
         return altered(event, own=False, signed="", deadline_at=0)
-    if isinstance(event, e.ApprovalRefused | e.IncidentRetried | e.IncidentResolved | e.LimitRaised):
-        return cast(e.Event, replace(cast(Any, event), own=False, signed=""))
+    if isinstance(event, e.LimitRaised):
+        return altered(event, own=False, signed="", raises="", most=0)
+    if isinstance(event, e.IncidentRetried | e.IncidentResolved):
+        return cast(e.Event, replace(cast(Any, event), own=False, signed="", raises=""))
+    if isinstance(event, e.ApprovalRefused):
+        return altered(event, own=False, signed="")
     return event

@@ -169,12 +169,16 @@ class RollbackResumed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkResumed:
-    """`deadline_at`: until when what was being taken back has to be; 0 where nothing was."""
+    """`deadline_at`: until when what was being taken back has to be; 0 where nothing was.
+
+    `raises`: limits that were signed with it.
+    """
 
     by: str
     deadline_at: int = 0
     own: bool = False
     signed: str = ""
+    raises: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,7 +47,10 @@ class LimitReached:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitRaised:
-    """`most` takes the place of the one before."""
+    """`most` takes the place of the one before.
+
+    `raises`: other limits that are raised in the same go and were signed with it, as in `steps 20, tokens 900`.
+    """
 
     limit: str
     most: int
@@ -55,6 +58,7 @@ class LimitRaised:
     why: str = ""
     own: bool = False
     signed: str = ""
+    raises: str = ""
 
 
 LimitEvent: TypeAlias = BudgetSpent | ChildSpent | LimitReached | LimitRaised

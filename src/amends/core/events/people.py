@@ -126,7 +126,8 @@ class IncidentOpened:
 class IncidentRetried:
     """`let_run`: a person takes the compensation, or the mitigation, on themselves that the gate refused.
 
-    `repeat`: an attempt was lost, and a person has the step done once more all the same.
+    `repeat`: an attempt was lost, and a person has the step done once more all the same. `raises`: limits that were
+    signed with it.
     """
 
     incident: int
@@ -135,6 +136,7 @@ class IncidentRetried:
     own: bool = False
     repeat: bool = False
     signed: str = ""
+    raises: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +155,10 @@ class IncidentCommented:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentResolved:
-    """A person vouches for these steps; nothing is owed for them any more. `proof` says where that can be seen."""
+    """A person vouches for these steps; nothing is owed for them any more.
+
+    `proof` says where that can be seen. `raises`: limits that were signed with it.
+    """
 
     incident: int
     by: str
@@ -162,6 +167,7 @@ class IncidentResolved:
     proof: str = ""
     own: bool = False
     signed: str = ""
+    raises: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

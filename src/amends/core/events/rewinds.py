@@ -51,6 +51,8 @@ class StepPlaced:
 
     step: StepId
     place: StepId
+    call: str = ""
+    """The caller's own id of it where it is done, in an open saga; it was asked about under another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

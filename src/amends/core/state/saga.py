@@ -11,6 +11,8 @@ A fact is looked at before anything is changed: one that the tables do not know 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
+from dataclasses import field
 from typing import Any, Final, TypeAlias, get_args
 
 from amends.core import events as e
@@ -18,7 +20,7 @@ from amends.core.state import rewinds as rewound
 from amends.core.state.frontier import Frontier, walk_back
 from amends.core.state.limits import Budget, begun, spent, stepped, tried
 from amends.core.state.rewinds import Checkpoint, Rewind
-from amends.core.state.step import LIVE, Ahead, SettlingEvent, Step, changed, renewed, waits
+from amends.core.state.step import LIVE, Ahead, SettlingEvent, Step, changed, placed, renewed, waits
 from amends.core.state.waits import Wait, Waits, fold_wait
 from amends.core.transitions import INCIDENT, NEW_STEP, SAGA, STEP, IncidentStatus, SagaStatus, StepStatus
 from amends.core.words.contracts import Contract, Reversibility, Topic
@@ -44,58 +46,28 @@ class Incident:
     owner: str = ""
 
 
-class Saga:  # noqa: PLW1641 - it changes, so it has no hash
+@dataclass(slots=True)
+class Saga:
     """`head` is the number of the newest entry. `top` is where the rollback stands: all above it is settled."""
-
-    def __init__(self, saga: SagaId) -> None:
-        self.id = saga
-        self.contracts = {}
-        self.steps = {}
-        self.order = {}
-        self.live = {}
-        self.waiting = {}
-        self.doubts = {}
-        self.asked = {}
-        self.held = {}
-        self.checkpoints = {}
-        self.rewinds = {}
-
-    def copy(self) -> Saga:
-        """A state of its own, to be folded on without a change of this one: "what if"."""
-        made = object.__new__(Saga)
-        made.__dict__.update(self.__dict__)
-        for name in _MAPS:
-            made.__dict__[name] = dict(self.__dict__[name])
-        made.placed = None if self.placed is None else dict(self.placed)
-        made.frontier = None if self.frontier is None else self.frontier.copy()
-        made.waits = None if self.waits is None else self.waits.copy()
-        made.budget = None if self.budget is None else self.budget.copy()
-        return made
-
-    def __eq__(self, other: object) -> bool:
-        """Whether all that is known of both is the same, whichever way they came to it."""
-        if not isinstance(other, Saga):
-            return NotImplemented
-        return all(getattr(self, name) == getattr(other, name) for name in Saga.__annotations__)
 
     id: SagaId
     head: int = 0
     phase: SagaStatus = SagaStatus.RUNNING
     begun: e.SagaStarted | None = None
-    contracts: dict[tuple[Topic, int], Contract]
-    steps: dict[StepId, Step]
-    order: dict[int, StepId]
-    live: dict[StepId, StepStatus]
+    contracts: dict[tuple[Topic, int], Contract] = field(default_factory=dict[tuple[Topic, int], Contract])
+    steps: dict[StepId, Step] = field(default_factory=dict[StepId, Step])
+    order: dict[int, StepId] = field(default_factory=dict[int, StepId])
+    live: dict[StepId, StepStatus] = field(default_factory=dict[StepId, StepStatus])
     """The steps with an attempt on its way, and of which kind."""
-    waiting: dict[StepId, None]
-    doubts: dict[StepId, None]
-    asked: dict[StepId, None]
+    waiting: dict[StepId, None] = field(default_factory=dict[StepId, None])
+    doubts: dict[StepId, None] = field(default_factory=dict[StepId, None])
+    asked: dict[StepId, None] = field(default_factory=dict[StepId, None])
     """The steps that people were asked about, as long as their answer may still let something happen."""
-    held: dict[StepId, None]
+    held: dict[StepId, None] = field(default_factory=dict[StepId, None])
     """The steps that are released once everything that could fail has passed."""
-    checkpoints: dict[StepId, Checkpoint]
+    checkpoints: dict[StepId, Checkpoint] = field(default_factory=dict[StepId, Checkpoint])
     """By place; of those with the same name, the newest counts."""
-    rewinds: dict[StepId, Rewind]
+    rewinds: dict[StepId, Rewind] = field(default_factory=dict[StepId, Rewind])
     placed: dict[StepId, StepId] | None = None
     """By place: the steps that were asked ahead and are done there; None where there never was any."""
     rewinding: tuple[StepId, ...] = ()
@@ -126,6 +98,17 @@ class Saga:  # noqa: PLW1641 - it changes, so it has no hash
     """It was paused when somebody had it go back to a place: there it is paused again."""
     budget: Budget | None = None
     """What it may use up and has used; None where there is no limit and nothing was spent."""
+
+    def copy(self) -> Saga:
+        """A state of its own, to be folded on without a change of this one: "what if"."""
+        made = copy(self)
+        for name in _MAPS:
+            setattr(made, name, dict(getattr(self, name)))
+        made.placed = None if self.placed is None else dict(self.placed)
+        made.frontier = None if self.frontier is None else self.frontier.copy()
+        made.waits = None if self.waits is None else self.waits.copy()
+        made.budget = None if self.budget is None else self.budget.copy()
+        return made
 
     @property
     def status(self) -> SagaStatus:
@@ -287,8 +270,7 @@ def _place_step(saga: Saga, event: e.StepPlaced) -> None:
     _next_status(saga, old, event)
     if old.wanted or old.ahead is None:
         raise _impossible(saga, event, f"step {old.id} was not asked ahead, or has its place")
-    signers = () if old.approval is None else old.approval.signers
-    saga.steps[old.id] = altered(old, entry=saga.head + 1, ahead=Ahead(old.ahead.entry, event.place, signers))
+    saga.steps[old.id] = placed(old, old.ahead, event, saga.head + 1)
     if saga.placed is None:
         saga.placed = {}
     saga.placed[event.place] = old.id

@@ -61,12 +61,13 @@ class Told(NamedTuple):
 
 class Ahead(NamedTuple):
     """A step that people were asked about before it was to be done: by which entry, where it is done, and who had
-    agreed by then. No place: it is not to be done yet.
+    agreed by then. No place: it is not to be done yet. `call`: the caller's own id of the asking, once it is done.
     """
 
     entry: int
     place: StepId | None = None
     signers: tuple[str, ...] = ()
+    call: str = ""
 
 
 class Throttle(NamedTuple):
@@ -387,6 +388,13 @@ def changed(step: Step, event: SettlingEvent, status: StepStatus) -> Step:
             return _approved(step, event, status)
         case _:
             assert_never(event)
+
+
+def placed(step: Step, ahead: Ahead, event: e.StepPlaced, entry: int) -> Step:
+    """A step that was asked ahead, at the place where it is done."""
+    signers = () if step.approval is None else step.approval.signers
+    moved = Ahead(ahead.entry, event.place, signers, step.call)
+    return altered(step, entry=entry, ahead=moved, call=event.call or step.call)
 
 
 def _attempted(step: Step, event: e.AttemptStarted, status: StepStatus) -> Step:

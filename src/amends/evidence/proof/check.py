@@ -14,6 +14,7 @@ from typing import Any, Final
 from amends.core.words.parts import named_by, restored
 from amends.core.words.values import PEOPLE, digest
 from amends.errors import AmendsError, EvidenceError
+from amends.evidence.proof.limits import BEGUN, COUNTED, GOES_BACK
 from amends.evidence.proof.roster import BESIDE, Roster, SagaDecisions, SignableDecision
 from amends.evidence.proof.statement import APPROVALS, ASKED, DECISIONS, Question, fields_of, text_of
 from amends.journal.codec import references, removed_digest
@@ -32,9 +33,17 @@ class ProofCheck:
         """Digests of what is kept beside the entries that are judged."""
         self.payloads: dict[str, str] = {}
         self._sagas: dict[str, list[Stored]] = {}
+        self._counted: set[str] = set()
+        """Sagas that have a limit at which they go back to a checkpoint: what they use up is counted."""
 
     def take(self, stored: Stored) -> None:
-        if (stored.name not in _KEPT and stored.saga != PEOPLE) or removed_digest(stored.body) is not None:
+        is_kept = stored.name in _KEPT or stored.saga == PEOPLE
+        if stored.name == BEGUN:
+            is_kept = GOES_BACK in stored.body or '"limits":{"digest":' in stored.body
+            self._counted.update((stored.saga,) if is_kept else ())
+        elif stored.name in COUNTED:
+            is_kept = stored.saga in self._counted
+        if not is_kept or removed_digest(stored.body) is not None:
             return
         self._sagas.setdefault(stored.saga, []).append(stored)
         try:
@@ -101,8 +110,9 @@ class ProofCheck:
             saga=stored.saga,
             number=stored.number,
             name=stored.name,
-            body=self._whole(stored.body),
+            body=stored.body if stored.name in COUNTED else self._whole(stored.body),
             position=stored.position,
+            at=stored.at,
             asked=asked,
         )
 

@@ -6,13 +6,14 @@ later change is signed by a key that stands in it already. A change that is not 
 
 A decision is proved when its signature is by a key that its author's name has, over the text that says this decision
 of this saga of this journal; the key was enrolled by the roster's entry that the decision names, and not revoked before
-the decision itself. A text counts once in its saga, so a signature cannot be used again.
+the decision itself. A text counts once in its saga, so a signature cannot be used again. Of approvals, the signature
+may be over a list of texts: each has to be in it, and counts once, as if it were signed alone.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,15 +21,19 @@ from amends.core.state.deciders import normal
 from amends.core.words.values import PEOPLE
 from amends.errors import AmendsError, EvidenceError
 from amends.evidence.proof.keys import PersonKey, is_signature, read_key, signing_key
+from amends.evidence.proof.limits import BEGUN, COUNTED, GOES_BACK, RAISED, REACHED, Allowance
 from amends.evidence.proof.statement import (
     APPROVALS,
     DECISIONS,
     REMOVED,
     Question,
     SignatureField,
+    digest_of,
     fields_of,
+    listed,
     read_signed,
     statement,
+    statement_list,
     text_of,
 )
 
@@ -53,13 +58,14 @@ class EnrolledKey:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignableDecision:
-    """A decision as it is stored, and where; `position` 0: it is not on record yet. `asked`: of an approval."""
+    """A decision as it is stored, where, and when; `position` 0: it is not on record yet. `asked`: of an approval."""
 
     saga: str
     number: int
     name: str
     body: str
     position: int = 0
+    at: int = 0
     asked: Question | None = None
 
 
@@ -141,6 +147,14 @@ class Roster:
     def text(self, decision: SignableDecision, signed: SignatureField) -> str:
         return statement(self.root, decision.saga, decision.name, decision.body, signed, decision.asked)
 
+    def to_sign(self, decisions: Sequence[SignableDecision], signed: SignatureField) -> tuple[SignatureField, str]:
+        """The text that one person signs for these decisions, and the field with what the signature is over."""
+        texts = [self.text(each, signed) for each in decisions]
+        if len(texts) == 1:
+            return signed, texts[0]
+        over = signed._replace(together=tuple(map(digest_of, texts)))
+        return over, statement_list(listed(self.root, fields_of(decisions[0].body)["by"], over), texts)
+
     def checked(self, decision: SignableDecision, used: set[str] | None = None) -> str:
         """The text that a decision's author has signed. Raises EvidenceError where it is not proved; says why.
 
@@ -171,11 +185,21 @@ class Roster:
         if decision.asked is not None and text_of(fields.get("digest", '""')) not in {"", decision.asked.digest}:
             raise EvidenceError("it is about something else than what was shown")
         text = self.text(decision, signed)
-        if not is_signature(found.key, raw, text):
+        if not is_signature(found.key, raw, self._covering(decision, text, fields["by"], signed)):
             raise EvidenceError(f"its signature is not of this decision: what {by} signed says something else")
         if text in (self._texts if used is None else used):
             raise EvidenceError("its signature was used before")
         return text
+
+    def _covering(self, decision: SignableDecision, text: str, by: str, signed: SignatureField) -> str:
+        """The text that the signature is over: the decision's own, or a list of several that names it."""
+        if not signed.together:
+            return text
+        if decision.name not in APPROVALS:
+            raise EvidenceError("it is signed in a list with others, and that is for approvals alone")
+        if digest_of(text) not in signed.together:
+            raise EvidenceError("the list that was signed does not name this decision")
+        return listed(self.root, by, signed)
 
 
 def _decoded(text: str) -> bytes:
@@ -201,9 +225,8 @@ def is_approval(name: str) -> bool:
     return name in APPROVALS
 
 
-_RAISED: Final = "limit.raised/1"
 _RESUMES: Final = frozenset({"work.resumed/1", "rollback.resumed/1"})
-_FOLLOWS: Final = _RESUMES | {_RAISED}
+_FOLLOWS: Final = _RESUMES | {RAISED}
 _CLOSES: Final = frozenset({"incident.retried/1", "incident.resolved/1"})
 _LETS_GO: Final = _FOLLOWS | _CLOSES
 """Decisions by which a saga goes on; several are made in one go."""
@@ -211,8 +234,8 @@ _TURNS_BACK: Final = "rollback.started/1"
 _OPENED: Final = "incident.opened/1"
 _FAMILY: Final = "system:family"
 """Who stops a child with its parent, and lets it go on with that."""
-BESIDE: Final = frozenset({_TURNS_BACK, "saga.paused/1", "limit.reached/1", _OPENED})
-"""Entries that are no decisions, and say which others follow from one."""
+BESIDE: Final = frozenset({_TURNS_BACK, "saga.paused/1", BEGUN, REACHED, _OPENED})
+"""Entries that are no decisions, and say which others follow from one; beside those that say what is used up."""
 
 
 @dataclass(slots=True)
@@ -225,17 +248,21 @@ class _Course:
     """It was paused with many, or with its parent."""
     again: tuple[int, str] = (0, "")
     """Where a limit would be raised for a way back to a checkpoint, and which."""
+    allowance: Allowance = field(default_factory=Allowance)
     tells: dict[str, bool] = field(default_factory=dict[str, bool])
     """Incidents, and whether each only tells that nobody is there."""
 
     def takes(self, one: SignableDecision, fields: dict[str, str], by: str) -> bool:
-        """Whether it is no decision, but one of `BESIDE`."""
+        """Whether it is no decision, but one of `BESIDE`, or says what is used up."""
+        self.allowance.note(one.name, fields)
+        if one.name == BEGUN or one.name in COUNTED:
+            return True
         match one.name:
             case "saga.paused/1":
                 self.is_own = self.is_own or (fields.get("pause", "0") == "0" and by != _FAMILY)
                 self.is_wide = not self.is_own
             case "limit.reached/1":
-                goes_back = fields.get("then") == '"to_checkpoint"'
+                goes_back = fields.get("then") == f'"{GOES_BACK}"'
                 self.again = (one.number + 1, fields.get("limit", "")) if goes_back else (0, "")
             case "incident.opened/1":
                 self.tells.setdefault(fields.get("incident", ""), fields.get("kind") == '"idle"')
@@ -256,8 +283,8 @@ class _Course:
             return was_held
         if not by.startswith("system:"):
             return False
-        if one.name == _RAISED:
-            return self.again == (one.number, fields.get("limit"))
+        if one.name == RAISED:
+            return self.again == (one.number, fields.get("limit")) and self.allowance.allow(fields, one.at)
         if one.name == "incident.resolved/1":
             is_over = self.tells.get(fields.get("incident", ""), False) or following == _OPENED
             return fields.get("settled") == "[]" and is_over
@@ -270,9 +297,10 @@ class SagaDecisions:
 
     What follows: in one go with a signed decision that lets a saga go on, by the same author, and after it, the saga
     does; so does one that a pause of many held, or of its parent, once that is over, which is signed itself; and where
-    somebody has a saga go back, its incidents are closed. A pause of this saga alone is ended by a signature, or by
-    going back. The runtime itself allows as much again where a limit has a saga go back to a checkpoint, and closes
-    an incident that told that nobody was there.
+    somebody has a saga go back, its incidents are closed. A limit is raised with a decision to what that one has
+    signed, and no further. A pause of this saga alone is ended by a signature, or by going back. The runtime itself
+    allows as much again where a limit has a saga go back to a checkpoint, and closes an incident that told that nobody
+    was there.
     """
 
     roster: Roster
@@ -284,6 +312,7 @@ class SagaDecisions:
         """`tell` hears of each that is not proved, and why. Those of `BESIDE` may stand among them."""
         names = {one.number: one.name for one in decisions}
         good: dict[int, str] = {}
+        raises: dict[int, list[str]] = {}
         unsure: list[tuple[SignableDecision, str]] = []
         course = _Course()
         for one in decisions:
@@ -299,27 +328,38 @@ class SagaDecisions:
             try:
                 self.used.add(self.roster.checked(one, self.used))
                 good[one.number] = by
+                raises[one.number] = text_of(fields.get("raises", '""')).split(", ")
                 self.proved += 1
             except AmendsError as exc:
-                if one.name in _RESUMES and self._follows(one, good, names):
+                if one.name in _RESUMES and self._follows(one, good, names, raises):
                     course.is_own = False
                 else:
                     unsure.append((one, str(exc)))
                 continue
             course.is_own = course.is_own and one.name not in _RESUMES
         for one, why in unsure:
-            if not self._follows(one, good, names):
+            if not self._follows(one, good, names, raises):
                 tell(one, why)
 
-    def _follows(self, one: SignableDecision, good: dict[int, str], names: dict[int, str]) -> bool:
+    def _follows(
+        self, one: SignableDecision, good: dict[int, str], names: dict[int, str], raises: dict[int, list[str]]
+    ) -> bool:
         if '"signed":' in one.body or one.name not in _FOLLOWS | _CLOSES:
             return False
-        by = author(one.body)
+        by, amount = author(one.body), _amount(one)
         for step in (-1,) if one.name in _RESUMES else (-1, 1):
             place = one.number + step
             while names.get(place) in _LETS_GO | {_TURNS_BACK}:
                 causes = _LETS_GO if one.name in _FOLLOWS else {_TURNS_BACK, "rollback.resumed/1"}
-                if good.get(place) == by and names[place] in causes:
+                if good.get(place) == by and names[place] in causes and (not amount or amount in raises.get(place, ())):
                     return True
                 place += step
         return False
+
+
+def _amount(one: SignableDecision) -> str:
+    """The limit that is raised and to what, as a decision that was signed with it has it; '' for other decisions."""
+    if one.name != RAISED:
+        return ""
+    fields = fields_of(one.body)
+    return text_of(fields.get("limit", '""')) + " " + fields.get("most", "")

@@ -15,6 +15,19 @@
 Each value is the text that the journal has for it, letter by letter, so a verifier needs no more than the entry, and
 of an approval the entry that asked. A long value is cut, and has its digest. What the runtime works out beside a
 decision (`own`, a deadline, whether it was the last approval that was needed) is not the person's, and is left out.
+
+Several approvals may share one signature. It is then over a list of their texts, each by its digest:
+
+    amends decisions 1
+    journal: 3f0c…
+    by: "person:kim"
+    sha256: 77aa…                           the digest of one whole text as above; one line for each
+    sha256: 80c1…
+    in force: 91ab…
+    roster: 3 5d2e…
+    at: 2026-09-21T13:33:20.000Z
+
+Each entry keeps the digests behind the signature, so it is verified without the others, and does not tell of them.
 """
 
 from __future__ import annotations
@@ -22,21 +35,24 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from amends.errors import EvidenceError
 
 FIRST_LINE: Final = "amends decision 1"
+FIRST_OF_LIST: Final = "amends decisions 1"
+MOST_TOGETHER: Final = 50
+"""How many approvals one signature may cover: as many as somebody reads."""
 DECISIONS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "approval.signed/1": ("grant", ("step",)),
     "approval.granted/1": ("grant", ("step",)),
     "approval.refused/1": ("refuse", ("step",)),
-    "incident.retried/1": ("retry", ("incident", "let_run", "repeat")),
-    "incident.resolved/1": ("resolve", ("incident", "reason", "settled", "proof")),
-    "limit.raised/1": ("raise-limit", ("limit", "most")),
-    "work.resumed/1": ("unpause", ()),
+    "incident.retried/1": ("retry", ("incident", "let_run", "repeat", "raises")),
+    "incident.resolved/1": ("resolve", ("incident", "reason", "settled", "proof", "raises")),
+    "limit.raised/1": ("raise-limit", ("limit", "most", "raises")),
+    "work.resumed/1": ("unpause", ("raises",)),
     "rollback.resumed/1": ("unpause", ("mitigate",)),
     "policy.adopted/1": ("adopt", ("digest", "text")),
     "dispatch.unpaused/1": ("unpause", ("pause",)),
@@ -57,26 +73,35 @@ _SHOWN: Final = ("topic", "args", "requester", "env", "policy", "rule", "expires
 _TIMES: Final = frozenset({"expires_at", "before"})
 _BESIDE: Final[Mapping[str, tuple[str, ...]]] = {**dict.fromkeys(APPROVALS, ("digest",)), REMOVED: ("entries",)}
 """What else an entry has, that is signed in other words, or not the person's."""
+_LISTED: Final = "sha256: "
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - both are of UTC, and neither says so
 _LONGEST_TIME: Final = 16
 _LONGEST: Final = 200
 _KEPT: Final = 120
-_SIGNED: Final = re.compile(r"([1-9][0-9]{0,15}):([0-9a-f]{64}):([0-9a-f]{64}|-):([0-9]{1,16}):([A-Za-z0-9+/]+={0,2})")
+_SIGNED: Final = re.compile(
+    r"([1-9][0-9]{0,15}):([0-9a-f]{64}):([0-9a-f]{64}|-):([0-9]{1,16}):([A-Za-z0-9+/]+={0,2})"
+    r"(?::([0-9a-f]{64}(?:,[0-9a-f]{64})+))?"
+)
 _quoted: Final = json.JSONEncoder(ensure_ascii=False).encode
 _scan: Final = json.JSONDecoder().raw_decode
 
 
 class SignatureField(NamedTuple):
-    """The field `signed` of a decision: what it goes by, when it was signed, and the signature in base64."""
+    """The field `signed` of a decision: what it goes by, when it was signed, and the signature in base64.
+
+    together: of a signature over several texts, the digest of each; empty for one over this text alone.
+    """
 
     entry: int
     hash: str
     policy: str
     at: int
     signature: str
+    together: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"{self.entry}:{self.hash}:{self.policy}:{self.at}:{self.signature}"
+        alone = f"{self.entry}:{self.hash}:{self.policy}:{self.at}:{self.signature}"
+        return f"{alone}:{','.join(self.together)}" if self.together else alone
 
 
 def read_signed(text: str) -> SignatureField:
@@ -84,7 +109,8 @@ def read_signed(text: str) -> SignatureField:
     found = _SIGNED.fullmatch(text)
     if found is None:
         raise EvidenceError("what should be its signature is none")
-    return SignatureField(int(found[1]), found[2], found[3], int(found[4]), found[5])
+    together = tuple(found[6].split(",")) if found[6] else ()
+    return SignatureField(int(found[1]), found[2], found[3], int(found[4]), found[5], together)
 
 
 def fields_of(text: str) -> dict[str, str]:
@@ -134,6 +160,35 @@ def statement(root: str, saga: str, name: str, body: str, signed: SignatureField
     lines += [f"{each}: {_short(fields[each])}" for each in ("by", "why") if each in fields]
     lines += [f"in force: {signed.policy}", f"roster: {signed.entry} {signed.hash}", f"at: {spelled_time(signed.at)}"]
     return "\n".join(lines) + "\n"
+
+
+class StatementList(str):
+    """The text that is signed once for several decisions. `statements` are theirs, for whoever reads before signing."""
+
+    __slots__ = ("statements",)
+    statements: tuple[str, ...]
+
+
+def statement_list(text: str, statements: Sequence[str]) -> StatementList:
+    """A list with the texts that it stands for. Raises EvidenceError where it stands for others."""
+    said = [line.removeprefix(_LISTED) for line in text.split("\n") if line.startswith(_LISTED)]
+    if said != [digest_of(each) for each in statements]:
+        raise EvidenceError("the list that is to be signed stands for other decisions than those that are shown")
+    made = StatementList(text)
+    made.statements = tuple(statements)
+    return made
+
+
+def listed(root: str, by: str, signed: SignatureField) -> str:
+    """The text over several decisions of one person; `by` as it is spelled."""
+    lines = [FIRST_OF_LIST, f"journal: {root}", f"by: {_short(by)}"]
+    lines += [f"{_LISTED}{each}" for each in signed.together]
+    lines += [f"in force: {signed.policy}", f"roster: {signed.entry} {signed.hash}", f"at: {spelled_time(signed.at)}"]
+    return "\n".join(lines) + "\n"
+
+
+def digest_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _shown(asked: Question) -> list[str]:

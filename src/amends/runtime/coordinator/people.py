@@ -17,6 +17,7 @@ from amends.core.events import (
     ApprovalRefused,
     ApprovalRequested,
     ApprovalSigned,
+    BeforeCaptured,
     resuming,
 )
 from amends.core.state import step as state
@@ -25,12 +26,20 @@ from amends.core.transitions import ApprovalStatus
 from amends.core.words.values import Json, SagaId, StepId
 from amends.core.words.verdict import Need
 from amends.dataclass import dataclass
-from amends.errors import RefusedError, UnknownApprovalError, UnknownSagaError, unknown_saga
+from amends.errors import (
+    AmendsError,
+    InputError,
+    RefusedError,
+    UnknownApprovalError,
+    UnknownSagaError,
+    unknown_saga,
+)
+from amends.evidence.proof.statement import MOST_TOGETHER
 from amends.journal.port.journal import ApprovalRow, Entry, IncidentRow, Journal, PersonQuery, SagaQuery, SagaRow
 from amends.journal.port.locks import LockQuery, LockRow
 from amends.runtime.coordinator.lists import History, Listing
 from amends.runtime.coordinator.report import incident_report
-from amends.runtime.coordinator.signing import proved
+from amends.runtime.coordinator.signing import proved, proved_together
 from amends.runtime.declare.names import checked_actor, checked_status, incident_id
 from amends.runtime.drive.kinship import unmitigated_below
 from amends.runtime.drive.roster import Proof
@@ -73,6 +82,9 @@ class Approval:
     so_far: tuple[Line, ...]
     own: tuple[str, ...] = ()
     """Who of them had asked for it themselves, and could agree in development alone."""
+    before: Json = None
+    before_at: int | None = None
+    """The newest before-image, and when it was taken; None where there is none. It is no part of what is agreed to."""
 
     @property
     def mitigates(self) -> bool:
@@ -101,6 +113,7 @@ def asking(saga: Saga, step: StepId, entries: Iterable[Entry]) -> Approval:
     shown = _object(approval.shown)
     contract = _object(shown.get("contract"))
     no_rollback = contract.get("no_rollback")
+    looked = [one.at for one in kept if isinstance(one.event, BeforeCaptured) and one.event.step == step]
     return Approval(
         id=f"{saga.id}/{step}",
         saga=saga.id,
@@ -125,6 +138,8 @@ def asking(saga: Saga, step: StepId, entries: Iterable[Entry]) -> Approval:
         shown=approval.shown,
         so_far=timeline(kept),
         own=_own(kept[kept.index(asked) :], step),
+        before=known.before if looked and known is not None else None,
+        before_at=looked[-1] if looked else None,
     )
 
 
@@ -304,16 +319,63 @@ class Answering:
         """Say no: the step is denied. `why` goes on record, and the saga's function is told."""
         return await self._answer(approval, by=by, why=why, digest=None, granted=False, proof=proof)
 
+    async def grant_all(
+        self, approvals: Mapping[str, str], *, by: str, why: str = "", proof: Proof | None = None
+    ) -> tuple[Approval, ...]:
+        """Approve several at once: ids, each with the digest of what the person saw; `proof` is one signature for all.
+
+        Where one of them cannot be granted, none is. Where one changes while they go on record, the others stand, and
+        the RefusedError says which. What `proof` is called with has the text of each decision as `.statements`.
+        """
+        return await self._answer_all(dict(approvals), by=by, why=why, granted=True, proof=proof)
+
+    async def refuse_all(
+        self, approvals: Iterable[str], *, by: str, why: str, proof: Proof | None = None
+    ) -> tuple[Approval, ...]:
+        """Say no to several at once, for one reason and with one signature; else as `grant_all`."""
+        return await self._answer_all(dict.fromkeys(approvals), by=by, why=why, granted=False, proof=proof)
+
+    async def _answer_all(
+        self, digests: Mapping[str, str | None], *, by: str, why: str, granted: bool, proof: Proof | None
+    ) -> tuple[Approval, ...]:
+        if not 0 < len(digests) <= MOST_TOGETHER:
+            raise InputError(f"{len(digests)} approvals cannot be answered at once; choose 1 to {MOST_TOGETHER}")
+        answers = [
+            await self._answering(approval, by=by, why=why, digest=digest, granted=granted)
+            for approval, digest in digests.items()
+        ]
+        commands = await proved_together(self._engine, answers, proof)
+        done, wrong = list[Approval](), list[str]()
+        for approval, command in zip(digests, commands, strict=True):
+            try:
+                done.append(await self._answered(approval, command))
+            except AmendsError as exc:
+                wrong.append(f"{approval}: {exc}")
+        if wrong:
+            word = "granted" if granted else "refused"
+            others = f"; {', '.join(each.id for each in done)} {'are' if len(done) > 1 else 'is'}" if done else ""
+            raise RefusedError(f"not {word}: {'; '.join(wrong)}{others}")
+        return tuple(done)
+
     async def _answer(
         self, approval: str, *, by: str, why: str, digest: str | None, granted: bool, proof: Proof | None
     ) -> Approval:
+        saga, command = await self._answering(approval, by=by, why=why, digest=digest, granted=granted)
+        return await self._answered(approval, await proved(self._engine, saga, command, proof))
+
+    async def _answering(
+        self, approval: str, *, by: str, why: str, digest: str | None, granted: bool
+    ) -> tuple[SagaId, c.AnswerApproval]:
         await self.approval(approval)
         saga, step = approval_id(approval)
         policy = await self._engine.policy_in_force()
-        command = c.AnswerApproval(
+        return saga, c.AnswerApproval(
             step=step, by=checked_actor(by), granted=granted, why=why, digest=digest, policy=policy
         )
-        state = await self._engine.request(saga, await proved(self._engine, saga, command, proof))
+
+    async def _answered(self, approval: str, command: c.Command) -> Approval:
+        saga, step = approval_id(approval)
+        state = await self._engine.request(saga, command)
         given = state.steps[step].approval
         await self._engine.go_on(saga)
         if given is not None and given.status is ApprovalStatus.VOID:

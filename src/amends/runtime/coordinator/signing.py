@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -12,7 +13,7 @@ from amends.core.decide.people import decision_in
 from amends.core.events import DecisionEvent
 from amends.core.words.values import SagaId
 from amends.errors import RefusedError
-from amends.runtime.drive.roster import Proof, asked_in
+from amends.runtime.drive.roster import Proof, UnsignedDecision, asked_in, signed_at
 from amends.runtime.engine.local import LocalEngine
 
 Provable: TypeAlias = c.AnswerApproval | c.RetryIncident | c.ResolveIncident | c.UnpauseSaga | c.RaiseLimits
@@ -27,11 +28,40 @@ async def proved(engine: LocalEngine, saga: SagaId, command: Provable, proof: Pr
         return command
     state = await engine.state(saga)
     sure = replace(command, proved=True) if isinstance(command, c.AnswerApproval) else command
-    decisions = [each for each in decide(state, sure, engine.moment()) if isinstance(each, DecisionEvent)]
+    moment = engine.moment()
+    at = moment.now if proof is None else signed_at(proof, moment.now)
+    if not isinstance(command, c.AnswerApproval):  # as much time again is from when it was signed
+        moment = replace(moment, now=min(moment.now, at))
+    decisions = [each for each in decide(state, sure, moment) if isinstance(each, DecisionEvent)]
     if not decisions:
         return command  # it has expired, or is void: whoever decides says so
     fact = decisions[0] if proof is None else decision_in(tuple(decisions))
     approval = state.steps[command.step].approval if isinstance(command, c.AnswerApproval) else None
     asks = approval is not None and asks_proof(approval.needs)
-    signed = await policies.proved(saga, fact, proof, asked_in(state, fact), asks=asks)
+    signed = await policies.proved(saga, fact, proof, asked_in(state, fact), asks=asks, at=at)
     return c.Sign(sure, fact, signed) if signed else command
+
+
+async def proved_together(
+    engine: LocalEngine, answers: Sequence[tuple[SagaId, c.AnswerApproval]], proof: Proof | None
+) -> tuple[c.Command, ...]:
+    """Several answers of one person, with the one signature that covers them all. Raises ProofError where it lacks.
+
+    Raises RefusedError where one of them can not be given any more: then none is.
+    """
+    if len(answers) == 1:
+        return tuple([await proved(engine, saga, command, proof) for saga, command in answers])
+    sure = [replace(command, proved=True) for _, command in answers]
+    wanted: list[UnsignedDecision] = []
+    for (saga, _), command in zip(answers, sure, strict=True):
+        state = await engine.state(saga)
+        try:
+            fact = decision_in(decide(state, command, engine.moment()))
+        except RefusedError as exc:
+            raise RefusedError(f"{saga}/{command.step}: {exc}; nothing is decided about the others either") from None
+        wanted.append(UnsignedDecision(saga, fact, asked_in(state, fact)))
+    policies = engine.policies
+    if policies is None or proof is None:
+        return tuple([await proved(engine, saga, command, proof) for saga, command in answers])
+    signed = await policies.proved_together(wanted, proof)
+    return tuple(c.Sign(command, each.fact, signed) for command, each in zip(sure, wanted, strict=True))

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from base64 import b64encode
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from inspect import isawaitable
-from typing import Final, TypeAlias, cast
+from typing import Final, NamedTuple, TypeAlias, cast
 
 from amends.clock import Clock
 from amends.core import commands as c, events as e
@@ -23,8 +23,9 @@ from amends.core.words.values import LARGEST_INT, PEOPLE, SagaId, StepId, canoni
 from amends.dataclass import altered
 from amends.errors import AmendsError, InputError, JournalConflictError, ProofError
 from amends.evidence.proof.keys import read_key, read_signature
+from amends.evidence.proof.limits import COUNTED
 from amends.evidence.proof.roster import BESIDE, EnrolledKey, Roster, SagaDecisions, SignableDecision
-from amends.evidence.proof.statement import APPROVALS, DECISIONS, EVERY_SAGA, Question, SignatureField, read_time
+from amends.evidence.proof.statement import APPROVALS, DECISIONS, EVERY_SAGA, Question, read_time
 from amends.journal.codec import spelled
 from amends.journal.port.journal import Entry, Journal, Summary
 
@@ -35,6 +36,14 @@ TellOfRecovery: TypeAlias = Callable[[EnrolledKey, e.PersonEvent], Awaitable[Non
 _SAGA: Final = SagaId(PEOPLE)
 _ARMOUR: Final = "-----BEGIN"
 _AT: Final = "\nat: "
+
+
+class UnsignedDecision(NamedTuple):
+    """A decision that somebody is about to sign; `asked`: of an approval."""
+
+    saga: SagaId
+    fact: e.DecisionEvent
+    asked: Question | None = None
 
 
 class Proofs:
@@ -75,20 +84,38 @@ class Proofs:
     # -- signing ------------------------------------------------------------------------------------------------------
 
     async def signed(
-        self, saga: SagaId, fact: e.DecisionEvent, proof: Proof, *, policy: str, asked: Question | None = None
+        self,
+        saga: SagaId,
+        fact: e.DecisionEvent,
+        proof: Proof,
+        *,
+        policy: str,
+        asked: Question | None = None,
+        at: int | None = None,
     ) -> str:
-        """The field `signed` of a decision, once it is found to be proved. Raises ProofError."""
+        """The field `signed` of a decision, once it is found to be proved. Raises ProofError.
+
+        at: the time that the decision goes by; else it is looked up.
+        """
+        return await self.signed_together((UnsignedDecision(saga, fact, asked),), proof, policy=policy, at=at)
+
+    async def signed_together(
+        self, wanted: Sequence[UnsignedDecision], proof: Proof, *, policy: str, at: int | None = None
+    ) -> str:
+        """The field `signed` that several approvals share, once each is found to be proved by it. Raises ProofError."""
         roster = await self.refresh()
         try:
-            going = roster.goes_by(policy, _at(proof, self._clock.now()))
-            name, body = spelled(signed_fact(fact, ""))
-            text = roster.text(SignableDecision(saga=saga, number=0, name=name, body=body, asked=asked), going)
-            given = await _signature(proof, text)
-            signed = str(SignatureField(going.entry, going.hash, going.policy, going.at, given))
-            name, body = spelled(signed_fact(fact, signed))
-            used = set[str]() if saga in {_SAGA, EVERY_SAGA} else await self._used(saga)
-            decision = SignableDecision(saga=saga, number=0, name=name, body=body, asked=asked)
-            roster.checked(decision, None if saga == _SAGA else used)
+            going = roster.goes_by(policy, signed_at(proof, self._clock.now()) if at is None else at)
+            over, text = roster.to_sign([_signable(each, "") for each in wanted], going)
+            signed = str(over._replace(signature=await _signature(proof, text)))
+            used: dict[SagaId, set[str]] = {}
+            for each in wanted:
+                if each.saga not in used and each.saga != _SAGA:
+                    used[each.saga] = set() if each.saga == EVERY_SAGA else await self._used(each.saga)
+                texts = used.get(each.saga)
+                counted = roster.checked(_signable(each, signed), texts)
+                if texts is not None:
+                    texts.add(counted)
         except AmendsError as exc:
             raise ProofError(f"it is not decided: {exc}") from None
         return signed
@@ -138,7 +165,7 @@ class Proofs:
             event = entry.event
             if isinstance(event, e.ApprovalRequested):
                 asked[event.step] = _asked(event)
-            elif entry.name in DECISIONS or entry.name in BESIDE:
+            elif entry.name in DECISIONS or entry.name in BESIDE or entry.name in COUNTED:
                 found.append(_decision(entry, positions, asked))
         judged = SagaDecisions(self.roster)
         judged.judge(found, tell)
@@ -217,8 +244,14 @@ def _decision(
         name=name,
         body=body,
         position=_position(entry, positions),
+        at=entry.at,
         asked=asked.get(step) if asked and step is not None else None,
     )
+
+
+def _signable(wanted: UnsignedDecision, signed: str) -> SignableDecision:
+    name, body = spelled(signed_fact(wanted.fact, signed))
+    return SignableDecision(saga=wanted.saga, number=0, name=name, body=body, asked=wanted.asked)
 
 
 def _position(entry: Entry, positions: tuple[int, ...]) -> int:
@@ -239,7 +272,8 @@ def asked_in(saga: Saga, fact: e.DecisionEvent) -> Question | None:
     return None if approval is None else Question(digest_of(approval.shown), canonical(approval.shown))
 
 
-def _at(proof: Proof, now: int) -> int:
+def signed_at(proof: Proof, now: int) -> int:
+    """When a proof was signed; what signs does it now. Raises InputError."""
     if not isinstance(proof, str):
         return now
     at = proof.partition(_ARMOUR)[0].rpartition(_AT)[2].strip()
