@@ -7,9 +7,10 @@ import time
 from pathlib import Path
 
 from amends.clock import SystemClock
-from amends.core.events import SagaCompleted, SagaStarted
+from amends.core.events import ActionDispatched, AttemptSucceeded, Event, SagaCompleted, SagaStarted
 from amends.core.transitions import SagaStatus
-from amends.core.words.values import SagaId
+from amends.core.words.contracts import Contract, Topic
+from amends.core.words.values import SagaId, StepId
 from amends.journal.port.evidence import Notary
 from amends.journal.port.journal import SagaQuery, Summary
 from amends.journal.sqlite import SqliteJournal
@@ -49,8 +50,8 @@ async def page_times(path: Path, sagas: int) -> dict[str, float]:
     return best
 
 
-async def filled(path: Path, sagas: int, notary: Notary | None = None) -> SqliteJournal:
-    """A journal with so many sagas, two of three of which have ended."""
+async def filled(path: Path, sagas: int, notary: Notary | None = None, *, calls: bool = False) -> SqliteJournal:
+    """A journal with so many sagas, two of three of which have ended. calls: each made one; its number is the key."""
     clock = SystemClock()
     journal = await SqliteJournal.open(path, clock, notary=notary)
 
@@ -65,10 +66,27 @@ async def filled(path: Path, sagas: int, notary: Notary | None = None) -> Sqlite
             labels={"tenant": f"t{number % 10}"},
         )
         done = number % 3 != 0
-        events = (begun, SagaCompleted(result=None)) if done else (begun,)
+        made = _call(number) if calls else ()
+        events = (begun, *made, SagaCompleted(result=None)) if done else (begun, *made)
         status = SagaStatus.COMPLETED if done else SagaStatus.RUNNING
         await journal.append(saga, events, after=0, summary=Summary(status=status))
 
     for first in range(0, sagas, 1000):
         await asyncio.gather(*(one(number) for number in range(first, min(sagas, first + 1000))))
     return journal
+
+
+def _call(number: int) -> tuple[Event, ...]:
+    topic, step = Topic(f"bench.t{number % 10}"), StepId("1")
+    asked = ActionDispatched(
+        step=step,
+        topic=topic,
+        version=1,
+        args={"n": number},
+        digest="d" * 32,
+        rule="default",
+        policy="p" * 64,
+        key=f"{number:032x}",
+        contract=Contract(topic=topic),
+    )
+    return (asked, AttemptSucceeded(step=step, attempt=1, result=number))

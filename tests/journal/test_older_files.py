@@ -17,7 +17,7 @@ from amends.journal.port.journal import SagaQuery, Summary
 from amends.journal.sqlite import SqliteJournal
 from amends.journal.tree import Subtree
 from amends.testing.clock import ManualClock
-from amends.testing.journal_suite.samples import STEP, resumed, started, succeeded
+from amends.testing.journal_suite.samples import STEP, resumed, started, succeeded, walked
 from amends.testing.journal_suite.whole import history
 
 SAGA = SagaId("s")
@@ -27,6 +27,8 @@ LARGE = "x" * 300_000
 TEXT = json.dumps(LARGE)
 BODY = f'{{"attempt":1,"blobs":{{"result":{{"digest":"{digest(TEXT)}","size":{len(TEXT)}}}}},"step":"{STEP}"}}'
 FORMAT_5 = """
+    DROP TABLE saga_key;
+    DROP TABLE keys_noted;
     DROP VIEW recorded;
     DROP TABLE subtree;
     DROP TABLE saga_label;
@@ -116,12 +118,12 @@ def test_what_is_kept_of_the_tree_is_made_for_older_files_and_done_without_where
         assert kept == [(8, place) for place in range(4) if place != 1 or sql == FORMAT_5]
 
 
-def test_sagas_of_older_files_are_found_by_their_labels(ram_path: Path) -> None:
+def test_sagas_of_older_files_are_found_by_their_labels_and_the_keys_of_their_calls(ram_path: Path) -> None:
     path = ram_path / "old.db"
 
     async def live() -> None:
         journal = await SqliteJournal.open(path, ManualClock())
-        await journal.append(SAGA, [started()], after=0, summary=RUNNING)
+        await journal.append(SAGA, [started(), *walked("1")], after=0, summary=RUNNING)
         await journal.close()
         with closing(sqlite3.connect(path)) as database:
             database.executescript(FORMAT_5)
@@ -129,6 +131,8 @@ def test_sagas_of_older_files_are_found_by_their_labels(ram_path: Path) -> None:
         for value, names in (("travel", ["s"]), ("another", [])):
             page = await journal.sagas(SagaQuery(labels=(("team", value),)))
             assert [row.id for row in page.rows] == names
+        assert await journal.note_keys()
+        assert [row.id for row in (await journal.sagas(SagaQuery(key="k" * 32))).rows] == ["s"]
         await journal.close()
 
     asyncio.run(live())

@@ -50,14 +50,25 @@ def test_a_page_of_sagas_is_read_off_an_index_in_order(explain: Explain, query: 
 
 
 @pytest.mark.parametrize(
-    "query", [SagaQuery(), SagaQuery(definition="d", statuses=STATUSES[:1], without=("e",), before="5.1")]
+    "query", [SagaQuery(), SagaQuery(definition="d", statuses=STATUSES[:1], without=("e",), started_from=5)]
 )
-def test_how_an_id_begins_is_read_off_the_index_of_ids_and_only_what_is_found_is_sorted(
-    explain: Explain, query: SagaQuery
-) -> None:
-    first, *others = explain(*lists.saga_statement(replace(query, starts_with="s")))
-    assert first == "SEARCH saga USING INDEX sqlite_autoindex_saga_1 (name>? AND name<?)"
+def test_how_an_id_begins_is_read_off_the_index_of_ids_in_their_order(explain: Explain, query: SagaQuery) -> None:
+    for cursor in (None, "s5"):
+        plan = explain(*lists.saga_statement(replace(query, starts_with="s", before=cursor)))
+        assert plan == ["SEARCH saga USING INDEX sqlite_autoindex_saga_1 (name>? AND name<?)"]
+
+
+def test_where_another_filter_finds_few_that_leads_and_what_it_finds_is_sorted(explain: Explain) -> None:
+    first, *others = explain(*lists.saga_statement(SagaQuery(starts_with="s", env="e"), 0))
+    assert first == "SEARCH saga USING INDEX saga_env (env=?)"
     assert set(others) == {"USE TEMP B-TREE FOR ORDER BY"}
+
+
+def test_the_key_of_a_call_is_read_off_its_index(explain: Explain) -> None:
+    for cursor, searched in ((None, "(key=?)"), ("5.1", "(key=? AND (started_at,saga)<(?,?))")):
+        first, second, *_ = explain(*lists.saga_statement(SagaQuery(key="k", before=cursor)))
+        assert first == f"SEARCH called USING PRIMARY KEY {searched}"
+        assert second == "SEARCH saga USING INTEGER PRIMARY KEY (rowid=?)"
 
 
 def test_several_statuses_are_several_ranges_and_only_their_pages_are_merged(explain: Explain) -> None:

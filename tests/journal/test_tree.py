@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from amends.errors import JournalDamagedError
-from amends.journal.tree import EMPTY, Tree, branch, leaf
+from amends.journal.tree import EMPTY, LEVEL, WIDTH, Tree, branch, leaf
 from amends.testing.journal_suite.evidence import root
 
 # The inputs and roots by which the implementations of Certificate Transparency are checked.
@@ -54,6 +54,20 @@ def test_a_tree_goes_on_from_what_is_kept_of_it(first: int, more: int) -> None:
         again.add(leaf(hashed))
     assert again.root == root(every)
     assert (tree.size, tree.root) == (first, root(every[:first]))
+
+
+@given(first=st.integers(0, 600), more=st.integers(0, 600))
+def test_entries_make_the_tree_that_their_leaves_make_and_give_each_full_subtree_that_is_kept(
+    first: int, more: int
+) -> None:
+    every = hashes(first + more)
+    tree, again = Tree(), Tree()
+    full = [*tree.extend(every[:first]), *tree.extend(iter(every[first:]))]
+    for hashed in every:
+        again.add(leaf(hashed))
+    assert (tree.size, tree.kept) == (again.size, again.kept)
+    kept = [root(every[WIDTH * place : WIDTH * (place + 1)]) for place in range(len(every) // WIDTH)]
+    assert full == [(LEVEL, place, hashed) for place, hashed in enumerate(kept)]
 
 
 def test_a_copy_grows_alone() -> None:

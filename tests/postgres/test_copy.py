@@ -183,3 +183,7 @@ def test_a_journal_with_living_workers_is_not_copied_and_the_command_says_what_i
     assert done.returncode == 0, done.stderr
     assert "is sealed" in done.stdout
     verify(address)
+    left = command("doctor", "--journal", source)
+    assert "this journal was moved to postgresql://" in " ".join(left.stdout.split())
+    assert "open that one" in left.stdout
+    assert "moved" not in command("doctor", "--journal", address).stdout

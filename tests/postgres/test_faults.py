@@ -12,8 +12,9 @@ from amends import Coordinator
 from amends.clock import SystemClock
 from amends.core.transitions import SagaStatus
 from amends.core.words.values import SagaId
-from amends.errors import JournalAccessError, LeaseLostError
+from amends.errors import JournalAccessError, JournalConflictError, LeaseLostError
 from amends.journal.port.entries import Summary
+from amends.journal.port.leases import Lease
 from amends.journal.postgres import PostgresJournal
 from amends.testing.journal_suite.fixture import held
 from amends.testing.journal_suite.samples import resumed, started
@@ -22,6 +23,7 @@ from tests.postgres.proxy import Proxy
 from tests.postgres.server import PostgresServer
 
 RUNNING = Summary(status=SagaStatus.RUNNING)
+HELD = Lease(SagaId("s"), "", 0)
 
 
 @pytest.fixture
@@ -30,8 +32,13 @@ def durable() -> Generator[PostgresServer]:
         yield server
 
 
+@pytest.mark.parametrize("lease", [None, HELD], ids=["anybody's", "held"])
 @pytest.mark.parametrize("where", ["before COMMIT arrives", "after it is done"])
-def test_a_commit_whose_answer_is_lost_is_there_once(shared_server: PostgresServer, address: str, where: str) -> None:
+def test_a_commit_whose_answer_is_lost_is_there_once(
+    shared_server: PostgresServer, address: str, where: str, lease: Lease | None
+) -> None:
+    """Where nothing but entries goes in, which of them did is not known either, until they are looked for."""
+
     async def whole(proxy: Proxy) -> None:
         journal = await PostgresJournal.open(
             address.replace(f":{shared_server.port}/", f":{proxy.port}/"), SystemClock()
@@ -43,20 +50,52 @@ def test_a_commit_whose_answer_is_lost_is_there_once(shared_server: PostgresServ
                 proxy.cut_answers = 1
             else:
                 proxy.cut_asks = 1
-            (entry,) = await journal.append(saga, [resumed(str(turn))], after=turn, summary=RUNNING)
+            (entry,) = await journal.append(saga, [resumed(str(turn))], after=turn, summary=RUNNING, lease=lease)
             assert entry.number == turn + 1
         found = [one.event async for one in journal.read(saga, after=1)]
         assert found == [resumed(str(turn)) for turn in range(1, 9)]
         proxy.cut_answers = 1
         await journal.enlist("w", 30.0)
         proxy.cut_answers = 1
-        (lease,) = await journal.claim("w")
-        assert lease.epoch == 1, "a claim whose answer was lost is not made twice"
+        (claimed,) = await journal.claim("w")
+        assert claimed.epoch == 1, "a claim whose answer was lost is not made twice"
         await journal.close()
 
     with Proxy(shared_server.port) as proxy:
         asyncio.run(whole(proxy))
         assert proxy.cuts == 10
+
+
+def test_of_two_in_one_commit_whose_answer_is_lost_one_is_there_and_one_refused(
+    shared_server: PostgresServer, address: str
+) -> None:
+    async def whole(proxy: Proxy) -> None:
+        through = address.replace(f":{shared_server.port}/", f":{proxy.port}/")
+        journal = await PostgresJournal.open(through, SystemClock())
+        for saga in ("a", "b"):
+            await journal.append(SagaId(saga), [started()], after=0, summary=RUNNING)
+        late = [SagaId("a"), SagaId("b")]
+        for turn in range(1, 5):
+            at = {late[turn % 2]: turn, late[1 - turn % 2]: turn + 5}
+            proxy.cut_answers = 1
+            told = await asyncio.gather(
+                *(
+                    journal.append(one, [resumed(str(turn))], after=after, summary=RUNNING, lease=Lease(one, "", 0))
+                    for one, after in at.items()
+                ),
+                return_exceptions=True,
+            )
+            assert not isinstance(told[0], BaseException), told
+            assert isinstance(told[1], JournalConflictError), told
+            refused = late[1 - turn % 2]
+            await journal.append(refused, [resumed(str(turn))], after=turn, summary=RUNNING)
+        for one in late:
+            assert [entry.event async for entry in journal.read(one, after=1)] == [resumed(str(n)) for n in range(1, 5)]
+        await journal.close()
+
+    with Proxy(shared_server.port) as proxy:
+        asyncio.run(whole(proxy))
+        assert proxy.cuts == 4
 
 
 def test_sagas_go_through_connections_that_are_cut_all_the_time(

@@ -7,8 +7,8 @@ blob; such entries stay as they are. An entry's hash also covers the hash of the
 one, and none after it verifies. It covers the body by its digest, so a body can be removed later: what is left in its
 place is that digest, and the chain still verifies.
 
-msgspec spells and reads what is usual. An event that it would spell in another way than a body must be, and a body that
-it cannot read, go the exact way, which has the words for what is wrong. Both ways give the same bytes.
+msgspec spells and reads what is usual (see fields.py). An event that it would spell in another way than a body must be,
+and a body that it cannot read, go the exact way, which has the words for what is wrong. Both give the same bytes.
 
 The meaning of a wire name never changes. A new shape gets a new number (`attempt.lost/2`), and UPCASTS the function
 that lifts the old one to it. A name from the future is refused, never guessed at.
@@ -16,20 +16,18 @@ that lifts the old one to it. A name from the future is refused, never guessed a
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from typing import Any, Final, NoReturn, cast
 
 import msgspec
 from msgspec.json import Decoder
-from msgspec.structs import astuple, replace
 
 from amends.core import events as e
-from amends.core.words.contracts import Contract
 from amends.core.words.parts import Payloads, cut, restored
-from amends.core.words.values import LARGEST_INT, LARGEST_VALUE, digest, quick_spelling, size_of, spelling_of
+from amends.core.words.values import LARGEST_INT, LARGEST_VALUE, digest, size_of, spelling_of
 from amends.dataclass import dataclass
 from amends.errors import JournalDamagedError, JournalVersionError, NotJsonError, TooLargeError
 from amends.journal.fields import INLINE, Layout, layouts
@@ -128,13 +126,7 @@ _BLOBS: Final = "blobs"
 _PARTS: Final = "parts"
 _NO_BLOBS: Final[Mapping[str, str]] = {}
 _NAMES: Final = {kind: name for name, kind in WIRE.items()}
-_WITH_CONTRACT: Final[frozenset[type]] = frozenset({e.ActionDispatched, e.StepProposed})
-_values: Final = cast(Callable[[e.Event], tuple[object, ...]], astuple)
-_altered: Final = cast(Callable[..., object], replace)
 _decoders: Final[dict[str, Callable[[bytes], e.Event]]] = {}
-_contracts: Final[dict[int, tuple[Contract, msgspec.Raw]]] = {}
-"""The newest contracts, each by its identity with its text: an action's is always the same."""
-_MOST_CONTRACTS: Final = 1024
 _WIDE: Final = b":" + b"0" * 16
 _TO_WIDE: Final = bytes.maketrans(b"123456789,[-", b"000000000:::")
 """Makes a number past 2**53 in a body look like `_WIDE`, and a few texts too, which the exact way sorts out."""
@@ -151,8 +143,8 @@ class Wire:
 
 def encode(event: e.Event) -> Wire:
     """Raises NotJsonError or TooLargeError for what cannot be stored."""
-    layout, body = _quickly(event)
-    name = _NAMES[layout.kind]
+    name, layout = _NAMES[type(event)], layouts[type(event)]
+    body = layout.quick_body(event)
     return _exactly(name, layout, event) if body is None else Wire(name, body.decode(), _NO_BLOBS)
 
 
@@ -161,39 +153,13 @@ def link(event: e.Event, saga: str, number: int, at: int, previous: bytes) -> tu
 
     This runs for every event: `encode` and then `chain` would spell its body twice.
     """
-    layout, body = _quickly(event)
-    name = _NAMES[layout.kind]
+    name, layout = _NAMES[type(event)], layouts[type(event)]
+    body = layout.quick_body(event)
     if body is None:
         wire = _exactly(name, layout, event)
         return name, wire.body, wire.blobs, chain(previous, saga, number, at, name, wire.body)
     head = f"{saga}\n{number}\n{at}\n{name}\n".encode()
-    hashed = hashlib.sha256(previous + head + hashlib.sha256(body).digest()).digest()
-    return name, body.decode(), _NO_BLOBS, hashed
-
-
-def _quickly(event: e.Event) -> tuple[Layout, bytes | None]:
-    """An event's layout, and its body where that is usual and small."""
-    kind = type(event)
-    layout = layouts[kind]
-    if not layout.is_usual(_values(event)):
-        return layout, None
-    thing: Any = event
-    if kind in _WITH_CONTRACT and thing.contract is not None:
-        thing = _altered(thing, contract=_spelled_contract(thing.contract))
-    try:
-        body = quick_spelling(thing)
-    except UnicodeEncodeError:
-        return layout, None  # half a character: the exact way says where
-    return layout, body if len(body) <= INLINE else None
-
-
-def _spelled_contract(contract: Contract) -> msgspec.Raw:
-    known = _contracts.get(id(contract))
-    if known is None:
-        if len(_contracts) >= _MOST_CONTRACTS:
-            _contracts.clear()
-        known = _contracts[id(contract)] = contract, msgspec.Raw(layouts[Contract].spell(contract))
-    return known[1]
+    return name, body.decode(), _NO_BLOBS, sha256(previous + head + sha256(body).digest()).digest()
 
 
 def _exactly(name: str, layout: Layout, event: e.Event) -> Wire:
@@ -399,8 +365,8 @@ def chain(previous: bytes, saga: str, number: int, at: int, name: str, body: str
     A body counts by its digest, so that one that was removed and only left its digest gives the same hash.
     """
     kept = None if body[:1] == "{" else removed_digest(body)
-    kept = kept or hashlib.sha256(body.encode()).digest()
-    return hashlib.sha256(b"%b%b%b" % (previous, f"{saga}\n{number}\n{at}\n{name}\n".encode(), kept)).digest()
+    kept = kept or sha256(body.encode()).digest()
+    return sha256(b"%b%b%b" % (previous, f"{saga}\n{number}\n{at}\n{name}\n".encode(), kept)).digest()
 
 
 def without_payload(name: str, body: str) -> str:

@@ -5,23 +5,25 @@ functions. The spelling is RFC 8785's, so that a body has one digest: keys sorte
 prints them. A field that holds its default is left out, so an event can gain a field with a default under the wire name
 that it has.
 
-Most things are usual: their fields hold what msgspec spells in the same way, and then it does so (see codec.py). A
-layout knows by their types which are; the exact way, and the words for what is wrong, are here.
+Most things are usual: their fields hold what msgspec spells in the same way, and then it does so. A layout knows by
+their types which are; the exact way, and the words for what is wrong, are here too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import StrEnum
 from json.encoder import encode_basestring as quote
 from operator import attrgetter
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
+import msgspec
 from msgspec import NODEFAULT
+from msgspec.structs import astuple, replace
 
 from amends.core.events import Cause, IncidentKind
 from amends.core.words.contracts import Contract, OnIncident, Retries, Reversibility
-from amends.core.words.values import LARGEST_INT, canonical, newest_plain, room_left
+from amends.core.words.values import LARGEST_INT, canonical, newest_plain, quick_spelling, room_left
 from amends.core.words.verdict import Need
 from amends.dataclass import dataclass
 from amends.errors import JournalDamagedError, NotJsonError
@@ -34,6 +36,8 @@ INLINE: Final = 1024
 """How many characters a payload has at most that stands in its body; a longer one is kept beside it, in parts."""
 _REQUIRED: Final = object()
 _PAYLOAD: Final = "Json"
+_values: Final = cast(Callable[[Any], tuple[Any, ...]], astuple)
+_altered: Final = cast(Callable[..., Any], replace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,14 @@ class Field:
     parse: Parse
     default: object
     is_payload: bool
+
+
+class _Look(NamedTuple):
+    """Of a thing whose fields hold these types: the places of its numbers, and of what has to be looked into."""
+
+    numbers: tuple[int, ...]
+    parts: tuple[tuple[int, Callable[[Any], bool]], ...]
+    has_contract: bool
 
 
 class Layout:
@@ -63,31 +75,44 @@ class Layout:
             for at, (_, annotation, _) in enumerate(declared)
             if annotation in _LOOKED_INTO
         )
-        self._known = dict[tuple[type, ...], tuple[tuple[int, ...], tuple[tuple[int, Callable[[Any], bool]], ...]]]()
+        self._known = dict[tuple[type, ...], _Look]()
         self._parts = tuple((field.opening, field.spell, field.default) for field in self.fields)
         self._payloads = {field.name: field for field in self.fields if field.is_payload}
         self._values = _values_getter([field.name for field in self.fields])
 
-    def is_usual(self, values: Sequence[Any]) -> bool:
-        """Whether msgspec spells a thing that holds these values, in the order of its fields, as it is spelled here.
+    def quick_body(self, thing: Any) -> bytes | None:  # noqa: ANN401 - of this layout's class
+        """A body as msgspec spells it, of a thing that is usual and small; None of any other.
 
-        But for halves of characters, at which it fails.
+        Half a character is not found before it is spelled: the exact way says where.
         """
+        values = _values(thing)
         types = tuple(map(type, values))
-        asked = self._known.get(types)
-        if asked is None:
+        look = self._known.get(types)
+        if look is None:
             if not all(map(_is_one_of, types, self._usual)):
-                return False
-            numbers = tuple(at for at, kind in enumerate(types) if kind is int)
-            asked = numbers, tuple(one for one in self._looked_into if types[one[0]] not in _PLAIN)
-            self._known[types] = asked  # of few types, so there are few such rows
-        for at in asked[0]:
+                return None
+            look = self._known[types] = self._look(types)  # of few types, so there are few of these
+        numbers, parts, has_contract = look
+        for at in numbers:
             if not -LARGEST_INT <= values[at] <= LARGEST_INT:
-                return False
-        for at, is_plain in asked[1]:  # noqa: SIM110 - a generator would cost as much as the look
+                return None
+        for at, is_plain in parts:
             if not is_plain(values[at]):
-                return False
-        return True
+                return None
+        if has_contract:
+            thing = _altered(thing, contract=_spelled_contract(thing.contract))
+        try:
+            body = quick_spelling(thing)
+        except UnicodeEncodeError:
+            return None
+        return body if len(body) <= INLINE else None
+
+    def _look(self, types: tuple[type, ...]) -> _Look:
+        return _Look(
+            tuple(at for at, kind in enumerate(types) if kind is int),
+            tuple(one for one in self._looked_into if types[one[0]] not in _PLAIN),
+            Contract in types,
+        )
 
     def spelled(self, thing: object) -> list[tuple[Field, str]]:
         """The fields that are stored, each with its text."""
@@ -138,6 +163,20 @@ class _Layouts(dict[type, Layout]):
 
 
 layouts: Final = _Layouts()
+
+
+_contracts: Final[dict[int, tuple[Contract, msgspec.Raw]]] = {}
+"""The newest contracts, each by its identity with its text: an action's is always the same."""
+_MOST_CONTRACTS: Final = 1024
+
+
+def _spelled_contract(contract: Contract) -> msgspec.Raw:
+    known = _contracts.get(id(contract))
+    if known is None:
+        if len(_contracts) >= _MOST_CONTRACTS:
+            _contracts.clear()
+        known = _contracts[id(contract)] = contract, msgspec.Raw(layouts[Contract].spell(contract))
+    return known[1]
 
 
 def _declared(kind: type) -> list[tuple[str, str, object]]:

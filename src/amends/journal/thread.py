@@ -1,10 +1,10 @@
 """A thread with a queue of questions, and the way back for the answers. Knows nothing of SQL.
 
 An asyncio caller awaits an answer on its own loop, and a loop is woken once for a batch of answers, not once for each.
-What is submitted in one turn of a loop is handed over once, at the end of that turn, so that it shares a commit; where
-the last batch was of one, nobody else seems to write, and it is handed over at once. A blocking caller waits on its own
-thread. The thread is a daemon: a program that forgets to close does not hang, and what was acknowledged is safe all the
-same.
+What is asked in one turn of a loop is handed over once, at the end of that turn, so that it shares a commit; where the
+last batch was of one, nobody else seems to write, and the first of a turn is handed over at once. A blocking caller
+waits on its own thread. The thread is a daemon: a program that forgets to close does not hang, and what was
+acknowledged is safe all the same.
 
 Who looks once and waits for nothing else needs neither thread nor loop: an `Inline` answers where it is asked. So
 asyncio, half of what such a program would import, is imported by a `Lane` alone.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 C = TypeVar("C")
 T = TypeVar("T")
-R = TypeVar("R")
+C_contra = TypeVar("C_contra", contravariant=True)
 R_contra = TypeVar("R_contra", contravariant=True)
 
 
@@ -43,8 +43,23 @@ class Reply(Protocol[R_contra]):
     def set_exception(self, exception: Exception, /) -> Callable[[], object] | None: ...
 
 
+class LaneQuestion(Protocol[C_contra]):
+    """Answered in the thread, with its context, then settled where it was asked: on `loop`, or where there is none."""
+
+    loop: asyncio.AbstractEventLoop | None
+    trouble: Exception | None
+
+    def answer(self, context: C_contra, /) -> None:
+        """Work. What we raise on purpose is the answer; anything else is the whole batch's trouble, and flies."""
+        ...
+
+    def settle(self) -> Callable[[], object] | None:
+        """Tell the one who waits; gives what is to be called, once, when all of a batch are told."""
+        ...
+
+
 class Ask(Generic[C, T]):
-    """One question: what to do with the thread's context. Who waits has an answer, of `loop` or of no loop."""
+    """A question of any kind: what to do with the thread's context."""
 
     __slots__ = ("_future", "finish", "loop", "result", "trouble", "work")
 
@@ -55,6 +70,7 @@ class Ask(Generic[C, T]):
         loop: asyncio.AbstractEventLoop | None = None,
         finish: Callable[[T], object] | None = None,
     ) -> None:
+        """`finish` makes the answer of what the thread found, where it was asked."""
         self.work = work
         self._future = future
         self.loop = loop
@@ -62,15 +78,13 @@ class Ask(Generic[C, T]):
         self.result: Any = None
         self.trouble: Exception | None = None
 
-    def answer(self, context: C) -> None:
-        """Work. What we raise on purpose is the answer; anything else is the whole batch's trouble, and flies."""
+    def answer(self, context: C, /) -> None:
         try:
             self.result = self.work(context)
         except AmendsError as exc:
             self.trouble = exc
 
     def settle(self) -> Callable[[], object] | None:
-        """Tell the one who waits."""
         if self.trouble is None and self.finish is not None:
             self.result = self.finish(self.result)
         if self._future.done():  # cancelled since
@@ -88,7 +102,7 @@ class Lane(Generic[C]):
         name: str,
         *,
         most: int,
-        serve: Callable[[Sequence[Ask[C, Any]]], None],
+        serve: Callable[[Sequence[LaneQuestion[C]]], None],
         rest: Callable[[], None],
         leave: Callable[[], None],
     ) -> None:
@@ -97,8 +111,8 @@ class Lane(Generic[C]):
         self._running_loop = get_running_loop
         self._most = most
         self._serve, self._rest, self._leave = serve, rest, leave
-        self._queue = queue.SimpleQueue[list[Ask[C, Any]] | None]()
-        self._turns: dict[asyncio.AbstractEventLoop, list[Ask[C, Any]]] = {}
+        self._queue = queue.SimpleQueue[list[LaneQuestion[C]] | None]()
+        self._turns: dict[asyncio.AbstractEventLoop, list[LaneQuestion[C]]] = {}
         """What was submitted in this turn of each loop, and is handed over at its end."""
         self._is_alone = True
         self._closed = False
@@ -109,24 +123,27 @@ class Lane(Generic[C]):
     async def ask(self, work: Callable[[C], T]) -> T:
         loop = self._running_loop()
         future: asyncio.Future[T] = loop.create_future()
-        if loop in self._turns:  # what was submitted before it is asked before it
-            self.hand_over(loop)
-        self._put([Ask(work, future, loop)])
+        self._add(loop, Ask(work, future, loop))
         return await future
 
-    def submit(self, work: Callable[[C], T], finish: Callable[[T], R], answer: Reply[R]) -> None:
-        """Ask, without waiting; `finish` makes the answer of what the thread found, on the loop."""
-        loop = self._running_loop()
-        ask = Ask(work, answer, loop, finish)
-        if loop in self._turns:
-            self._turns[loop].append(ask)
-        elif self._is_alone:
+    def submit(self, ask: LaneQuestion[C]) -> None:
+        """Ask, without waiting."""
+        loop = ask.loop = self._running_loop()
+        self._add(loop, ask)
+
+    def _add(self, loop: asyncio.AbstractEventLoop, ask: LaneQuestion[C]) -> None:
+        turn = self._turns.get(loop)
+        if turn is not None:
+            turn.append(ask)
+            return
+        if self._is_alone:
             self._put([ask])
+            self._turns[loop] = []  # whoever asks in the same turn does not write alone
         elif self._closed:
             raise refusals.closed()
         else:
             self._turns[loop] = [ask]
-            loop.call_soon(self.hand_over, loop)
+        loop.call_soon(self.hand_over, loop)
 
     def hand_over(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         """Have the thread answer what was submitted in this turn of a loop: this one, or the one that runs here."""
@@ -148,7 +165,7 @@ class Lane(Generic[C]):
         self._put([Ask(work, future)])
         return future.result()
 
-    def _put(self, asks: list[Ask[C, Any]]) -> None:
+    def _put(self, asks: list[LaneQuestion[C]]) -> None:
         with self._gate:  # so that nothing comes after the end
             if self._closed:
                 raise refusals.closed()
@@ -175,8 +192,8 @@ class Lane(Generic[C]):
                 break
         self._leave()
 
-    def _deliver(self, asks: Sequence[Ask[C, Any]]) -> None:
-        by_loop: dict[asyncio.AbstractEventLoop, list[Ask[C, Any]]] = {}
+    def _deliver(self, asks: Sequence[LaneQuestion[C]]) -> None:
+        by_loop: dict[asyncio.AbstractEventLoop, list[LaneQuestion[C]]] = {}
         for ask in asks:
             if ask.loop is None:
                 ask.settle()
@@ -186,7 +203,7 @@ class Lane(Generic[C]):
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(self._tell, loop, told)
 
-    def _tell(self, loop: asyncio.AbstractEventLoop, told: Sequence[Ask[C, Any]]) -> None:
+    def _tell(self, loop: asyncio.AbstractEventLoop, told: Sequence[LaneQuestion[C]]) -> None:
         """Tell a batch of answers to a loop. What those submit who go on then is one group, and is handed over here."""
         self._turns.setdefault(loop, [])
         try:
@@ -194,9 +211,9 @@ class Lane(Generic[C]):
         finally:
             self.hand_over(loop)
 
-    def _take(self) -> tuple[list[Ask[C, Any]], bool]:
+    def _take(self) -> tuple[list[LaneQuestion[C]], bool]:
         """Wait for one; then take everything that waits."""
-        asks: list[Ask[C, Any]] = []
+        asks: list[LaneQuestion[C]] = []
         group = self._queue.get()
         while group is not None:
             asks += group
@@ -215,7 +232,7 @@ class Inline(Generic[C]):
     def __init__(
         self,
         *,
-        serve: Callable[[Sequence[Ask[C, Any]]], None],
+        serve: Callable[[Sequence[LaneQuestion[C]]], None],
         rest: Callable[[], None],
         leave: Callable[[], None],
     ) -> None:
@@ -225,8 +242,7 @@ class Inline(Generic[C]):
     async def ask(self, work: Callable[[C], T]) -> T:
         return self.ask_blocking(work)
 
-    def submit(self, work: Callable[[C], T], finish: Callable[[T], R], answer: Reply[R]) -> None:
-        ask = Ask(work, answer, finish=finish)
+    def submit(self, ask: LaneQuestion[C]) -> None:
         self._answer(ask)
         ask.settle()
 
@@ -241,7 +257,7 @@ class Inline(Generic[C]):
         answer: T = ask.result
         return answer
 
-    def _answer(self, ask: Ask[C, Any]) -> None:
+    def _answer(self, ask: LaneQuestion[C]) -> None:
         if self._closed:
             raise refusals.closed()
         self._serve([ask])
@@ -267,13 +283,13 @@ class Nobody:
 NOBODY = Nobody()
 
 
-def fail(asks: Sequence[Ask[Any, Any]], trouble: Exception) -> None:
+def fail(asks: Sequence[LaneQuestion[Any]], trouble: Exception) -> None:
     """Each gets a copy: an exception that several raise gathers the tracebacks of all."""
     for ask in asks:
         ask.trouble = copy.copy(trouble)
 
 
-def _settle_all(asks: Sequence[Ask[Any, Any]]) -> None:
+def _settle_all(asks: Sequence[LaneQuestion[Any]]) -> None:
     for follow in dict.fromkeys([ask.settle() for ask in asks]):
         if follow is not None:
             follow()

@@ -73,6 +73,25 @@ class Tree:
         kept.append(hashed)
         self.size += 1 << height
 
+    def extend(self, entries: Iterable[bytes]) -> list[tuple[int, int, bytes]]:
+        """Put entries at the end, by their hashes. Gives height, place and root of each subtree to be kept that is full
+        then.
+
+        This runs for every entry: it is `leaf` and `add`, without a call of each.
+        """
+        kept, full = self.kept, list[tuple[int, int, bytes]]()
+        for entry in entries:
+            hashed = sha256(b"\0" + entry).digest()
+            place = self.size
+            if place % WIDTH == WIDTH - 1:
+                full += self.completed(hashed)
+            while place & 1:
+                hashed = sha256(b"\1" + kept.pop() + hashed).digest()
+                place >>= 1
+            kept.append(hashed)
+            self.size += 1
+        return full
+
     def completed(self, hashed: bytes) -> list[tuple[int, int, bytes]]:
         """Height, place and root of the subtrees to be kept that a leaf makes full, before it is added."""
         found: list[tuple[int, int, bytes]] = []

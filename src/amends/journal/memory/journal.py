@@ -352,16 +352,24 @@ class MemoryJournal(MemoryLog):
 
     async def sagas(self, query: SagaQuery) -> SagaPage:
         self._require_open()
-        before = None if query.before is None else cursors.read(query.before, 2)
-        found = [
-            record
-            for record in self.memory.sagas.values()
-            if lists.matches(record, query) and (before is None or lists.age(record) < before)
-        ]
-        found.sort(key=lists.age, reverse=True)
+        found = [record for record in self.memory.sagas.values() if lists.matches(record, query)]
+        cursor = None
+        if query.starts_with:
+            before = None if query.before is None else cursors.read_id(query.before, query.starts_with)
+            found = [record for record in found if before is None or record.id < before]
+            found.sort(key=lambda record: record.id, reverse=True)
+        else:
+            since = None if query.before is None else cursors.read(query.before, 2)
+            found = [record for record in found if since is None or lists.age(record) < since]
+            found.sort(key=lists.age, reverse=True)
         page = found[: query.limit]
-        cursor = cursors.spell(*lists.age(page[-1])) if len(found) > len(page) else None
+        if len(found) > len(page):
+            cursor = page[-1].id if query.starts_with else cursors.spell(*lists.age(page[-1]))
         return SagaPage(rows=tuple(lists.row(self.memory, record) for record in page), cursor=cursor)
+
+    async def note_keys(self) -> bool:
+        self._require_open()
+        return True
 
     async def incidents(self, query: PersonQuery) -> IncidentPage:
         self._require_open()

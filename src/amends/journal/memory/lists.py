@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
@@ -10,6 +11,7 @@ from amends.core.transitions import ApprovalStatus, IncidentStatus
 from amends.journal.memory.state import KeptSaga, Memory
 from amends.journal.port import lists as cursors
 from amends.journal.port.entries import PARENT
+from amends.journal.port.keys import KEYED
 from amends.journal.port.lists import ApprovalRow, IncidentRow, PersonQuery, SagaQuery, SagaRow
 from amends.journal.projection import topic_of
 
@@ -53,8 +55,15 @@ def matches(record: KeptSaga, query: SagaQuery) -> bool:
         and _ended_within(record, query)
         and all(record.begun.labels.get(name) == value for name, value in query.labels)
         and record.id.startswith(query.starts_with)
+        and (query.key is None or _has_key(record, query.key))
         and record.begun.definition not in query.without
     )
+
+
+def _has_key(record: KeptSaga, key: str) -> bool:
+    """Whether a call of it has this key; of one whose entries were emptied, none."""
+    bodies = (kept.wire.body for kept in record.entries if kept.wire.name in KEYED)
+    return any(body.startswith("{") and json.loads(body)["key"] == key for body in bodies)
 
 
 def _ended_within(record: KeptSaga, query: SagaQuery) -> bool:

@@ -9,6 +9,7 @@ from amends.core.events import Event
 from amends.core.state.saga import Saga, evolve
 from amends.core.transitions import SagaStatus
 from amends.core.words.values import PARENT as _PARENT, SagaId
+from amends.dataclass import dataclass
 from amends.errors import PayloadRemovedError
 from amends.journal.port.leases import Lease
 
@@ -74,21 +75,19 @@ class Summary(NamedTuple):
         return self.status in _DUE
 
 
+@dataclass(slots=True, eq=False, kw_only=True)
 class Appending:
     """An append that was asked for. Awaited, or told to one listener in the same breath as it is answered: a future
     would come back to each a turn of the loop later, and a step waits for its append.
     """
 
-    __slots__ = ("_future", "_listener", "_settled", "entries", "error", "is_batched")
-
-    def __init__(self, *, is_batched: bool = False) -> None:
-        self.entries: tuple[Entry, ...] = ()
-        self.error: Exception | None = None
-        self.is_batched = is_batched
-        """Whether it is answered with others, outside of any task, by one who calls then what the listeners give."""
-        self._settled = False
-        self._listener: Listener | None = None
-        self._future: asyncio.Future[tuple[Entry, ...]] | None = None
+    is_batched: bool = False
+    """Whether it is answered with others, outside of any task, by one who calls then what the listeners give."""
+    entries: tuple[Entry, ...] = ()
+    error: Exception | None = None
+    _settled: bool = False
+    _listener: Listener | None = None
+    _future: asyncio.Future[tuple[Entry, ...]] | None = None
 
     def then(self, listener: Listener) -> None:
         """Call it once this is answered; at once, where it is."""

@@ -72,7 +72,8 @@ class ApprovalRow:
 class SagaQuery:
     """Filters are joined by and; None means any. Newest first; `before` is the cursor of the page before.
 
-    `starts_with` is how the id begins; `without` names definitions whose sagas are left out; `labels` are names and
+    `starts_with` is how the id begins: such a list is in the order of ids, the last first. `key` is that of a call, as
+    far as `note_keys` has noted them. `without` names definitions whose sagas are left out; `labels` are names and
     values, all of which a saga has. From a time on, and until before one.
     """
 
@@ -87,6 +88,7 @@ class SagaQuery:
     ended_until: int | None = None
     labels: tuple[tuple[str, str], ...] = ()
     starts_with: str = ""
+    key: str | None = None
     without: tuple[str, ...] = ()
     before: str | None = None
     limit: int = 100
@@ -124,6 +126,13 @@ class Lists(Protocol):
 
     async def sagas(self, query: SagaQuery) -> SagaPage: ...
 
+    async def note_keys(self) -> bool:
+        """Go on noting the keys of calls from the log, for who looks for one; whether all of them are noted now.
+
+        They are noted apart from the appends: a key is as good as random, so each would cost its step a page more.
+        """
+        ...
+
     async def incidents(self, query: PersonQuery) -> IncidentPage: ...
 
     async def approvals(self, query: PersonQuery) -> ApprovalPage: ...
@@ -139,6 +148,13 @@ def read(cursor: str, parts: int) -> tuple[int, ...]:
     if len(texts) != parts or not all(_is_number(text) for text in texts):
         raise InputError(f"{cursor!r} is not a cursor; pass the one that the page before came with, unchanged")
     return tuple(map(int, texts))
+
+
+def read_id(cursor: str, starts_with: str) -> str:
+    """The id at which a page in the order of ids ended. Raises InputError for what no page has said."""
+    if not cursor.startswith(starts_with):
+        raise InputError(f"{cursor!r} is not a cursor; pass the one that the page before came with, unchanged")
+    return cursor
 
 
 def _is_number(text: str) -> bool:

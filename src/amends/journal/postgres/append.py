@@ -7,11 +7,11 @@ nowhere.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple, assert_never
 
 from amends.core import events as e
-from amends.core.transitions import ApprovalStatus, IncidentStatus
+from amends.core.transitions import ApprovalStatus, IncidentStatus, SagaStatus
 from amends.core.words.parts import named_by
 from amends.core.words.values import SagaId, canonical
 from amends.errors import AmendsError, InputError, JournalConflictError
@@ -20,8 +20,8 @@ from amends.journal.port import refusals
 from amends.journal.port.entries import PARENT, ROOT, Entry, Summary
 from amends.journal.port.leases import Lease
 from amends.journal.postgres import locks
-from amends.journal.postgres.database import PostgresDatabase, hexes, integers, plain, texts, truths
-from amends.journal.postgres.writer import PostgresBatch, Several
+from amends.journal.postgres.database import PostgresDatabase, Value, hexes, integers, plain, texts, truths
+from amends.journal.postgres.writer import COUNT, PostgresBatch, Several
 from amends.journal.projection import ApprovalChanged, Change, IncidentClosed, TopicSeen
 
 BLOBS: Final = 0x616D6E62
@@ -47,14 +47,46 @@ class PostgresAppend(NamedTuple):
 class Appended(Several):
     """An append, as a question to the writer: its answer is the saga's row."""
 
-    __slots__ = ("append", "saga")
+    __slots__ = ("append", "is_plain", "saga")
 
     def __init__(self, append: PostgresAppend) -> None:
         self.append = append
         self.saga = append.saga
+        summary = append.summary
+        is_middle = isinstance(append.place, int) and summary.status is SagaStatus.RUNNING and summary.wakes is None
+        self.is_plain = is_middle and append.lease is not None and not append.changes and not append.blobs
 
     def answer(self, batch: PostgresBatch, all_of_them: Sequence[Appended]) -> Sequence[int | AmendsError]:
         return write(batch, [one.append for one in all_of_them])
+
+    def begin(
+        self, batch: PostgresBatch, handle: str, count: int, all_of_them: Sequence[Appended]
+    ) -> Callable[[], Collection[int]]:
+        appends = sorted((one.append for one in all_of_them), key=_place)
+        for one in appends:
+            row = _place(one)
+            batch.entries.extend([(row, each.number, each.at, each.name, each.body, each.hash) for each in one.entries])
+        values = (handle, count, *_extending(appends), *batch.columns(), batch.now())
+        answered = batch.database.begin(_EXTEND_AT_ONCE, values)
+
+        def changed() -> Collection[int]:
+            batch.entries = []
+            found = {int(row) for (row,) in answered()}
+            batch.has_entries = bool(found)
+            return found
+
+        return changed
+
+    @property
+    def place(self) -> int:
+        return _place(self.append)
+
+    def is_written(self, database: PostgresDatabase) -> bool:
+        newest = self.append.entries[-1]
+        return database.first(_WRITTEN, (self.place, newest.number, newest.hash)) is not None
+
+    def refusal(self, database: PostgresDatabase) -> AmendsError:
+        return _refused(database, self.append)
 
 
 def checked(begun: e.SagaStarted) -> e.SagaStarted:
@@ -142,7 +174,12 @@ def _extend(database: PostgresDatabase, appends: Sequence[PostgresAppend]) -> di
     if not appends:
         return {}
     ordered = sorted(appends, key=_place)  # so that two who want the same rows want them in the same order
-    values = (
+    changed = {int(row) for (row,) in database.rows(_EXTEND, _extending(ordered))}
+    return {one.saga: _place(one) for one in ordered if _place(one) in changed}
+
+
+def _extending(ordered: Sequence[PostgresAppend]) -> tuple[Value, ...]:
+    return (
         integers(map(_place, ordered)),
         integers([one.after for one in ordered]),
         integers([None if one.lease is None else one.lease.epoch for one in ordered]),
@@ -155,8 +192,6 @@ def _extend(database: PostgresDatabase, appends: Sequence[PostgresAppend]) -> di
         truths([one.lease is None for one in ordered]),
         truths([one.summary.is_due for one in ordered]),
     )
-    changed = {int(row) for (row,) in database.rows(_EXTEND, values)}
-    return {one.saga: _place(one) for one in ordered if _place(one) in changed}
 
 
 def _place(append: PostgresAppend) -> int:
@@ -289,6 +324,7 @@ def _request_approval(database: PostgresDatabase, row: int, asked: e.ApprovalReq
     )
 
 
+_WRITTEN: Final = "SELECT 1 FROM entry WHERE saga = %s AND number = %s AND hash = %s"
 _CHECK: Final = "SELECT 1 FROM saga WHERE name = %s AND head = %s AND epoch = coalesce(%s::bigint, epoch)"
 _SLEEP: Final = """
     UPDATE saga SET wake_at = CASE WHEN nudged THEN NULL ELSE %s::bigint END
@@ -315,6 +351,25 @@ _EXTEND: Final = """
      WHERE saga.id = one.id AND saga.head = one.after AND saga.epoch = coalesce(one.epoch, saga.epoch)
     RETURNING saga.id
 """
+_EXTEND_AT_ONCE: Final = f"""
+    WITH counted AS ({COUNT}),
+         extended AS ({_EXTEND}),
+         given AS (
+             SELECT * FROM unnest(%s::bigint[], %s::bigint[], %s::bigint[], %s::text[], %s::text[], %s::bytea[])
+                      WITH ORDINALITY AS one (saga, number, at, name, body, hash, place)),
+         taken AS (
+             SELECT given.*, row_number() OVER (ORDER BY given.place) - 1 AS nth
+               FROM given JOIN extended ON extended.id = given.saga),
+         made AS (
+             INSERT INTO batch (count, is_end, at)
+             SELECT count(*), false, %s::bigint FROM taken HAVING count(*) > 0 RETURNING id),
+         put AS (
+             INSERT INTO entry (saga, number, at, name, body, hash, batch, place)
+             SELECT taken.saga, taken.number, taken.at, taken.name, taken.body, taken.hash, made.id, taken.nth
+               FROM taken CROSS JOIN made)
+    SELECT id FROM extended
+"""  # noqa: S608 - of statements that stand here
+"""What `_EXTEND` and the batch's end do, in one statement. The batch has its number once every row is locked."""
 _USE: Final = "INSERT INTO blob_use (saga, digest) VALUES (%s, %s) ON CONFLICT DO NOTHING"
 _WAKE: Final = "UPDATE saga SET nudged = true, wake_at = NULL WHERE name = ANY(%s::text[]) AND status = 'waiting'"
 _TOPICS: Final = """

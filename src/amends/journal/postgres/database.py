@@ -71,6 +71,10 @@ class PostgresDatabase:
         """Run it; when it is together with others, what goes wrong is told with the next answer."""
         self._raw.execute(sql.encode(), values or None)
 
+    def begin(self, sql: str, values: Values = ()) -> Callable[[], list[Row]]:
+        """Run it together with others; its rows are there at their end."""
+        return self._raw.execute(sql.encode(), values or None).fetchall
+
     def changed(self, sql: str, values: Values = ()) -> int:
         """Run it; how many rows it changed."""
         cursor = self._raw.execute(sql.encode(), values or None)

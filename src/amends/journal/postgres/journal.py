@@ -1,5 +1,4 @@
-"""PostgresJournal: the port, over a thread that writes, one that reads and one that numbers. Encoding and hashing
-happen here, SQL there.
+"""PostgresJournal: the port, over a thread that writes, one that reads and one that numbers. It encodes and hashes.
 
 What a caller got wrong is refused before anything is queued. Where each saga stands is remembered, so that the usual
 append needs no question first; what is remembered can be old (another worker wrote), and then the fence refuses.
@@ -49,6 +48,7 @@ from amends.journal.postgres import (
     check,
     database,
     documents,
+    keys,
     leases,
     lists,
     locks,
@@ -419,6 +419,11 @@ class PostgresJournal:
     async def sagas(self, query: SagaQuery) -> SagaPage:
         self._require_home()
         return await self._reader.ask(partial(lists.sagas, query=query))
+
+    async def note_keys(self) -> bool:
+        self._require_home()
+        await self._reader.ask(self._sequencer.number)
+        return await self._writer.ask(keys.note)
 
     async def incidents(self, query: PersonQuery) -> IncidentPage:
         self._require_home()

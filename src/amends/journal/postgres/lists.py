@@ -51,7 +51,10 @@ def saga(database: PostgresDatabase, name: SagaId) -> SagaRow | None:
 def sagas(database: PostgresDatabase, query: SagaQuery) -> SagaPage:
     found = database.rows(*saga_statement(query, _shortest(database, query)))
     page = found[: query.limit]
-    cursor = cursors.spell(*page[-1][:2]) if len(found) > len(page) else None
+    cursor = None
+    if len(found) > len(page):
+        started_at, row, name, *_ = page[-1]
+        cursor = name if query.starts_with else cursors.spell(started_at, row)
     return SagaPage(rows=tuple([_saga_row(row) for row in page]), cursor=cursor)
 
 
@@ -80,9 +83,15 @@ class _Filter(NamedTuple):
         return "saga.id" if self.alias == "saga" else f"{self.alias}.saga"
 
 
-def _shortest(database: PostgresDatabase, query: SagaQuery) -> int:
-    """Which filter finds the fewest sagas, as far as so many are counted; the others are checked on what it finds."""
+def _shortest(database: PostgresDatabase, query: SagaQuery) -> int | None:
+    """Which filter finds the fewest sagas, as far as so many are counted; the others are checked on what it finds.
+
+    None for how an id begins: its index is in the order of its list, so another one leads only where it finds few.
+    """
     filters = _filters(query)
+    if query.starts_with:
+        lengths = [_length(database, one) for one in filters]
+        return lengths.index(min(lengths)) if lengths and min(lengths) < COUNTED else None
     lengths = [_length(database, one) for one in filters] if len(filters) > 1 else [0]
     return lengths.index(min(lengths))
 
@@ -96,13 +105,10 @@ def _length(database: PostgresDatabase, one: _Filter) -> int:
     return min(length, COUNTED)
 
 
-def saga_statement(query: SagaQuery, lead: int = 0) -> Statement:
-    """One filter leads, by its index; a plus keeps SQLite from reading another one. How an id begins is the rarest of
-    all: what it finds is sorted.
-    """
-    filters = _filters(query) or [_EVERY]
-    by_name = bool(query.starts_with) and filters[lead].alias == "saga"
-    first = _ANY if by_name else filters.pop(lead)
+def saga_statement(query: SagaQuery, lead: int | None = None) -> Statement:
+    """One filter leads, by its index. Where it is asked how an id begins, ids are the order; else the start is."""
+    filters = _filters(query) or [_ANY if query.starts_with else _EVERY]
+    first = _ANY if query.starts_with and lead is None else filters.pop(lead or 0)
     at, row = first.started_at, first.row
     terms, values = [first.term], list[Value]()
     if query.starts_with:
@@ -118,22 +124,30 @@ def saga_statement(query: SagaQuery, lead: int = 0) -> Statement:
     if query.without:
         terms.append(f"saga.definition NOT IN ({_marks(query.without)})")
         values += query.without
-    if query.before is not None:
+    order, whole = f"{at} DESC, {row} DESC", "started_at DESC, id DESC"
+    if query.starts_with:
+        order, whole = "saga.name DESC", "name DESC"
+    if query.before is not None and query.starts_with:
+        terms.append("saga.name < %s")
+        values.append(cursors.read_id(query.before, query.starts_with))
+    elif query.before is not None:
         terms.append(f"({at}, {row}) < (%s, %s)")
         values += cursors.read(query.before, 2)
     one = f"""
-        (SELECT {_SAGA} FROM {first.source} WHERE {" AND ".join(terms)} ORDER BY {at} DESC, {row} DESC LIMIT %s)
+        (SELECT {_SAGA} FROM {first.source} WHERE {" AND ".join(terms)} ORDER BY {order} LIMIT %s)
     """  # noqa: S608 - column names; every value is bound
     limit = query.limit + 1
     wanted = first.wanted or ((None,) * first.term.count("%s"),)  # no status at all: nothing is equal to NULL
     every = " UNION ALL ".join([one] * len(wanted))
-    sql = f"SELECT * FROM ({every}) AS found ORDER BY started_at DESC, id DESC LIMIT %s"  # noqa: S608 - see above
+    sql = f"SELECT * FROM ({every}) AS found ORDER BY {whole} LIMIT %s"  # noqa: S608 - see above
     return sql, (*(part for value in wanted for part in (*value, *values, limit)), limit)
 
 
 def _filters(query: SagaQuery) -> list[_Filter]:
     """Likely the rarest first."""
     filters: list[_Filter] = []
+    if query.key is not None:
+        filters.append(_joined("saga_key", "called", {"key": query.key}))
     if query.topic is not None:
         filters.append(_joined("saga_topic", "seen", {"topic": query.topic}))
     filters += [_joined("saga_label", "noted", {"name": name, "value": value}) for name, value in query.labels]

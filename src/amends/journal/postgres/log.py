@@ -32,6 +32,7 @@ _FROM: Final = "batch.first >= coalesce((SELECT max(first) FROM batch WHERE firs
 _PAST: Final = f"{_FROM} AND batch.first + entry.place > %(after)s"
 _JOINED: Final = "FROM batch JOIN entry ON entry.batch = batch.id"
 _IN_ORDER: Final = "ORDER BY batch.first, entry.place LIMIT %(limit)s"
+PAST_IN_ORDER: Final = f"{_JOINED} WHERE {_PAST} {_IN_ORDER}"
 _COLUMNS: Final = """
     batch.first + entry.place, (SELECT saga.name FROM saga WHERE saga.id = entry.saga), entry.number, entry.at,
     entry.name, entry.body, entry.hash

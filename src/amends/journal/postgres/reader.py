@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar
 
 import psycopg
 
@@ -24,7 +24,7 @@ from amends.journal.port.evidence import Stored
 from amends.journal.postgres import database as troubles
 from amends.journal.postgres.address import PostgresAddress
 from amends.journal.postgres.database import OpenDatabase, PostgresDatabase
-from amends.journal.thread import Ask, Inline, Lane
+from amends.journal.thread import Inline, Lane, LaneQuestion
 
 T = TypeVar("T")
 
@@ -63,7 +63,7 @@ class PostgresReader:
         self._pausing.set()
         self._lane.close()
 
-    def _serve(self, asks: Sequence[Ask[PostgresDatabase, Any]]) -> None:
+    def _serve(self, asks: Sequence[LaneQuestion[PostgresDatabase]]) -> None:
         for ask in asks:
             try:
                 self._answer(ask)
@@ -75,13 +75,13 @@ class PostgresReader:
             except Exception as exc:  # noqa: BLE001 - a bug must not leave anyone waiting; who asked is told
                 ask.trouble = exc
 
-    def _answer(self, ask: Ask[PostgresDatabase, Any]) -> None:
+    def _answer(self, ask: LaneQuestion[PostgresDatabase]) -> None:
         clock, since, tries = SystemClock(), 0.0, 0
         while True:
             try:
                 if self._database is None:
                     self._database, self._was_connected = self._open(), True
-                ask.result = ask.trouble = None
+                ask.trouble = None
                 return ask.answer(self._database)
             except troubles.AGAIN:
                 tries += 1

@@ -18,6 +18,7 @@ from amends.core.events import ContentRemoved
 from amends.core.words.values import SagaId
 from amends.journal.codec import chain, encode, removed_digest
 from amends.journal.port.evidence import Removal, Spared, whole_families
+from amends.journal.postgres import keys
 from amends.journal.postgres.append import BLOBS
 from amends.journal.postgres.database import PostgresDatabase
 from amends.journal.postgres.writer import PostgresBatch
@@ -143,6 +144,7 @@ def _gone(database: PostgresDatabase, saga: int) -> int:
 
 def _remove(batch: PostgresBatch, saga: int, remover: RemovedBy) -> int:
     database = batch.database
+    keys.forget(database, saga)
     removed = database.changed(_BODIES, (saga,))
     database.run(_LAST_USES, (saga, saga))
     database.run("DELETE FROM blob_use WHERE saga = %s", (saga,))

@@ -37,7 +37,7 @@ from amends.journal.port.evidence import Notary, Pace, TreeHead, origin_of
 from amends.journal.postgres.address import PostgresAddress
 from amends.journal.postgres.database import OpenDatabase, PostgresDatabase, hexes, integers
 from amends.journal.postgres.writer import PostgresBatch
-from amends.journal.tree import HASH_BYTES, WIDTH, Tree, leaf
+from amends.journal.tree import HASH_BYTES, Tree
 from amends.logs import logger
 
 POLL_S: Final = 0.2
@@ -131,11 +131,7 @@ class Sequencer:
                 )
             ids.append(batch)
             firsts.append(tree.size + 1)
-            for place in range(0, len(spelled), HASH_BYTES):
-                hashed = leaf(spelled[place : place + HASH_BYTES])
-                if tree.size % WIDTH == WIDTH - 1:
-                    subtrees += tree.completed(hashed)
-                tree.add(hashed)
+            subtrees += tree.extend(spelled[place : place + HASH_BYTES] for place in range(0, len(spelled), HASH_BYTES))
             if is_end or self._pace.is_due(tree.size - signed, now - since):
                 due, signed, since = tree.copy(), tree.size, now
         return _Round(ids, firsts, subtrees, tree, due)
@@ -378,7 +374,8 @@ def _moved(
     return found is not None and bool(found[0])
 
 
-_REST_S: Final = 0.02
+_REST_S: Final = 0.1
+"""Between two rounds. Each is a commit, for which whoever writes just then waits; a round is at once after a pause."""
 _WAITING: Final = """
     SELECT batch.id, batch.count, batch.is_end,
            (SELECT string_agg(hash, ''::bytea ORDER BY place) FROM entry WHERE entry.batch = batch.id)

@@ -21,10 +21,10 @@ reads the count.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 import psycopg
 
@@ -32,8 +32,8 @@ from amends.clock import Clock, SystemClock
 from amends.errors import AmendsError
 from amends.journal.postgres import database as troubles
 from amends.journal.postgres.address import PostgresAddress
-from amends.journal.postgres.database import OpenDatabase, PostgresDatabase, hexes, integers, texts
-from amends.journal.thread import Ask, Inline, Lane, Reply, fail
+from amends.journal.postgres.database import OpenDatabase, PostgresDatabase, Value, hexes, integers, texts
+from amends.journal.thread import Ask, Inline, Lane, LaneQuestion, Reply, fail
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -63,19 +63,40 @@ class PostgresBatch:
         """Let the entries in now. Their place among all is taken when every row is locked that was to be changed."""
         if not self.entries:
             return
-        rows, numbers, ats, names, bodies, hashes = zip(*self.entries, strict=True)
-        values = (integers(rows), integers(numbers), integers(ats), texts(names), texts(bodies), hexes(hashes))
-        self.database.run(_INSERT, (len(self.entries), self.is_end, self.now(), *values))
+        self.database.run(_INSERT, (len(self.entries), self.is_end, self.now(), *self.columns()))
         self.entries = []
         self.has_entries = True
+
+    def columns(self) -> tuple[Value, ...]:
+        rows, numbers, ats, names, bodies, hashes = zip(*self.entries, strict=True)
+        return integers(rows), integers(numbers), integers(ats), texts(names), texts(bodies), hexes(hashes)
 
 
 class Several:
     """Questions of one kind that are answered together: each has an answer or a refusal of its own."""
 
     saga: str
+    is_plain = False
+    """Nothing but its entries: such are written in one statement, and wait for one answer."""
 
     def answer(self, batch: PostgresBatch, all_of_them: Sequence[Any]) -> Sequence[int | AmendsError]:
+        raise NotImplementedError
+
+    def begin(
+        self, batch: PostgresBatch, handle: str, count: int, all_of_them: Sequence[Any]
+    ) -> Callable[[], Collection[int]]:
+        """Write all of them, which are plain, and count the transaction; then ask for the rows that it changed."""
+        raise NotImplementedError
+
+    @property
+    def place(self) -> int:
+        raise NotImplementedError
+
+    def is_written(self, database: PostgresDatabase) -> bool:
+        """Whether it is there, where the answer to a plain one was lost."""
+        raise NotImplementedError
+
+    def refusal(self, database: PostgresDatabase) -> AmendsError:
         raise NotImplementedError
 
     def __call__(self, batch: PostgresBatch) -> int:
@@ -127,7 +148,7 @@ class PostgresWriter:
         return await self._lane.ask(work)
 
     def submit(self, work: Callable[[PostgresBatch], T], finish: Callable[[T], R], answer: Reply[R]) -> None:
-        self._lane.submit(work, finish, answer)
+        self._lane.submit(Ask(work, answer, finish=finish))
 
     def hand_over(self) -> None:
         """Have what this turn of the loop submitted written now."""
@@ -143,9 +164,9 @@ class PostgresWriter:
 
     # -- in its thread ------------------------------------------------------------------------------------------------
 
-    def _serve(self, asks: Sequence[Ask[PostgresBatch, Any]]) -> None:
+    def _serve(self, asks: Sequence[LaneQuestion[PostgresBatch]]) -> None:
         try:
-            self._commit(asks)
+            self._commit(cast("Sequence[Ask[PostgresBatch, Any]]", asks))  # there are no others
         except psycopg.Error as exc:
             fail(asks, troubles.said(self._address, exc))
             self._roll_back()
@@ -161,7 +182,10 @@ class PostgresWriter:
             try:
                 database = self._connected()
                 if self._doubted is not None:
-                    is_there, self._doubted = self._is_there(database, self._doubted), None
+                    is_there = self._is_there(database, self._doubted)
+                    if is_there and not is_old:
+                        self._tell(database, asks, {one.place for one in _plain(asks) if one.is_written(database)})
+                    self._doubted = None
                     if is_there and not is_old:
                         return
                     is_old = False
@@ -186,20 +210,26 @@ class PostgresWriter:
         for ask in asks:
             ask.result = ask.trouble = None
         count = self._count + 1
-        batch = PostgresBatch(database, self._clock.now)
+        batch, plain = PostgresBatch(database, self._clock.now), _plain(asks)
+        changed: Callable[[], Collection[int]] | None = None
         try:
             with database.together():
                 database.run("BEGIN")
-                database.run(_COUNT, (self._handle, count))
-                _answer(batch, asks)
-                batch.flush()
+                if plain:
+                    changed = plain[0].begin(batch, self._handle, count, plain)
+                else:
+                    database.run(COUNT, (self._handle, count))
+                    _answer(batch, asks)
+                    batch.flush()
                 self._doubted = count
                 database.commit()
+            found = () if changed is None else changed()
         except psycopg.Error:
             if not database.is_lost:
                 self._doubted = None  # it was answered: with no
             raise
         self._doubted, self._count = None, count
+        self._tell(database, asks, found)
         self.commits += 1
         if batch.has_entries:
             self._wrote = True
@@ -207,6 +237,19 @@ class PostgresWriter:
         if batch.has_news:
             with suppress(psycopg.Error):  # who does not hear of it looks for it, a little later
                 database.run(_NOTIFY)
+
+    def _tell(
+        self, database: PostgresDatabase, asks: Sequence[Ask[PostgresBatch, Any]], changed: Collection[int]
+    ) -> None:
+        """Answer what was plain, by the rows that were changed; all else has its answer."""
+        for ask, work in zip(asks, _plain(asks), strict=False):
+            if work.place in changed:
+                ask.result = work.place
+                continue
+            try:
+                ask.trouble = work.refusal(database)
+            except psycopg.Error as exc:  # it is refused all the same; why, nobody knows
+                ask.trouble = troubles.said(self._address, exc)
 
     def _connected(self) -> PostgresDatabase:
         if self._database is None:
@@ -255,6 +298,12 @@ class PostgresWriter:
         database.close()
 
 
+def _plain(asks: Sequence[Ask[PostgresBatch, Any]]) -> list[Several]:
+    """All that is asked, where it is plain and each of another saga; else nothing."""
+    works = [ask.work for ask in asks if isinstance(ask.work, Several) and ask.work.is_plain]
+    return works if len(works) == len(asks) == len({work.saga for work in works}) else []
+
+
 def _answer(batch: PostgresBatch, asks: Sequence[Ask[PostgresBatch, Any]]) -> None:
     """Answer in the order of asking; neighbours of the kind that goes together are answered together."""
     group: list[Ask[PostgresBatch, Any]] = []
@@ -285,7 +334,7 @@ def _answer_group(batch: PostgresBatch, group: Sequence[Ask[PostgresBatch, Any]]
             ask.result = answer
 
 
-_COUNT: Final = """
+COUNT: Final = """
     INSERT INTO writer (id, commits, at) VALUES (%s, %s, clock_timestamp())
     ON CONFLICT (id) DO UPDATE SET commits = excluded.commits, at = excluded.at
 """

@@ -6,30 +6,34 @@ fence and the projection at once, and touches no index. Anything else looks firs
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, assert_never
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, assert_never
 
 from amends.core import events as e
 from amends.core.transitions import ApprovalStatus, IncidentStatus, SagaStatus
 from amends.core.words.parts import named_by
 from amends.core.words.values import SagaId, canonical
 from amends.dataclass import dataclass
-from amends.errors import JournalConflictError
+from amends.errors import AmendsError, JournalConflictError
 from amends.journal import projection
 from amends.journal.port import refusals
-from amends.journal.port.entries import Entry, Summary
+from amends.journal.port.entries import Appending, Entry, Summary
 from amends.journal.port.leases import Lease
 from amends.journal.projection import ApprovalChanged, Change, IncidentClosed, TopicSeen
 from amends.journal.sqlite import locks
 from amends.journal.sqlite.database import Database
+from amends.journal.sqlite.log import keep_clocks
 from amends.journal.sqlite.writer import Batch
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 _RUNNING: Final = SagaStatus.RUNNING
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, eq=False, kw_only=True)
 class Append:
-    """Everything that the writer needs, worked out before it is asked. `place` is the saga's row, or its start."""
+    """A question to the writer, with all that it needs to answer. `place` is the saga's row, or its start."""
 
     saga: SagaId
     place: int | e.SagaStarted
@@ -43,6 +47,29 @@ class Append:
     at: int
     head: int
     hash: bytes
+    elapsed: float | None
+    """The time by the clock that no one sets, where both clocks are to be noted first."""
+    written: Callable[[Append], object]
+    """Told once it is, before `reply` is."""
+    reply: Appending
+    row: int = 0
+    """The saga's row, once it is written."""
+    loop: AbstractEventLoop | None = None
+    trouble: Exception | None = None
+
+    def answer(self, batch: Batch, /) -> None:
+        try:
+            if self.elapsed is not None:
+                keep_clocks(batch, self.at, self.elapsed)
+            self.row = write(batch, self)
+        except AmendsError as exc:
+            self.trouble = exc
+
+    def settle(self) -> Callable[[], object] | None:
+        if self.trouble is not None:
+            return self.reply.set_exception(self.trouble)
+        self.written(self)
+        return self.reply.set_result(self.entries)
 
 
 def check(batch: Batch, saga: SagaId, after: int, lease: Lease | None, wake_at: int | None = None) -> None:
@@ -66,17 +93,17 @@ def write(batch: Batch, append: Append) -> int:
             _extend(database, row, append)
     if append.blobs:
         _keep(database, row, append.blobs)
-    batch.entries.extend([(row, one.number, one.at, one.name, one.body, one.hash) for one in append.entries])
+    batch.entries += [(row, *entry[1:6]) for entry in append.entries]
     if append.changes:
         _project(database, row, append)
-    status = append.summary.status
-    if status is _RUNNING and append.summary.wakes is None:  # as it mostly is: nothing is released
+    status, _, wakes = append.summary
+    if status is _RUNNING and wakes is None:  # as it mostly is: nothing is released
         return row
     if status.ended or status is SagaStatus.INCIDENT:
         batch.is_end = True
-    if append.summary.wakes is not None:
+    if wakes is not None:
         wake = "UPDATE saga SET nudged = 1, wake_at = NULL WHERE name = ? AND status = 'waiting'"
-        database.run(wake, (append.summary.wakes,))
+        database.run(wake, (wakes,))
     if status.ended:
         locks.release(database, row)
     elif not append.same_summary and not status.goes_forward:

@@ -23,7 +23,7 @@ from amends.errors import EvidenceError, JournalDamagedError
 from amends.journal.port import refusals
 from amends.journal.port.evidence import Notary, Pace, TreeHead, origin_of
 from amends.journal.sqlite.database import Database
-from amends.journal.tree import WIDTH, Tree, leaf
+from amends.journal.tree import Tree
 
 EntryRow = tuple[int, int, int, str, str, bytes]
 
@@ -173,12 +173,7 @@ def _is_grown(database: Database, tree: Tree, entries: Sequence[EntryRow]) -> bo
     """Whether the entries are in, and in the tree; if the journal's is of another size than this one, nothing is."""
     size = tree.size
     rows = [(place, *entry) for place, entry in enumerate(entries, size + 1)]
-    full: list[tuple[int, int, bytes]] = []
-    for entry in entries:
-        hashed = leaf(entry[5])
-        if tree.size % WIDTH == WIDTH - 1:
-            full += tree.completed(hashed)
-        tree.add(hashed)
+    full = tree.extend([entry[5] for entry in entries])
     if not database.run("UPDATE tree SET size = ?, kept = ? WHERE size = ?", (tree.size, tree.spelled(), size)):
         return False
     if full:
@@ -196,9 +191,8 @@ def keep_subtrees(database: Database) -> None:
         for position, hashed in entries:
             if position != tree.size + 1:
                 return
-            if tree.size % WIDTH == WIDTH - 1:
-                database.run_many(_KEEP, tree.completed(leaf(hashed)))
-            tree.add(leaf(hashed))
+            if full := tree.extend([hashed]):
+                database.run_many(_KEEP, full)
 
 
 def tree_row(database: Database) -> tuple[int, bytes]:

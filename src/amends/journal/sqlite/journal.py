@@ -44,6 +44,7 @@ from amends.journal.sqlite import (
     append,
     documents,
     file,
+    keys,
     leases,
     lists,
     locks,
@@ -56,6 +57,7 @@ from amends.journal.sqlite.append import Append
 from amends.journal.sqlite.attest import Attestation
 from amends.journal.sqlite.reader import Head, Reader
 from amends.journal.sqlite.writer import Batch, Writer
+from amends.journal.thread import Ask
 from amends.journal.tree import Subtree, Tree
 from amends.private import claim_journal
 
@@ -189,52 +191,50 @@ class SqliteJournal:
         if not events:
             wake_at = None if lease is None else summary.wake_at
             if head is not None and wake_at is not None:
-                self._remember(saga, head._replace(wake_at=wake_at))
-            ask = partial(append.check, saga=saga, after=after, lease=lease, wake_at=wake_at)
-            self._writer.submit(ask, _no_entries, answer)
+                self._remember(saga, Head(head.row, head.number, head.hash, head.status, wake_at))
+            work = partial(append.check, saga=saga, after=after, lease=lease, wake_at=wake_at)
+            self._writer.submit(Ask(work, answer, finish=_no_entries))
             return answer
         at = self._clock.now()
         hashed = FIRST if head is None else head.hash
-        number = after
         entries: list[Entry] = []
         blobs: dict[str, str] = {}
-        for event in events:
-            number += 1
+        for number, event in enumerate(events, after + 1):
             name, body, beside, hashed = link(event, saga, number, at, hashed)
             entries.append(_new(Entry, (saga, number, at, name, body, hashed, event)))
             if beside:
                 blobs.update(beside)
-        asked = Append(
-            saga=saga,
-            place=place,
-            after=after,
-            entries=tuple(entries),
-            blobs=blobs,
-            changes=changes(events),
-            summary=summary,
-            same_summary=head is not None and (head.status, head.wake_at) == (summary.status, summary.wake_at),
-            lease=lease,
-            at=at,
-            head=number,
-            hash=hashed,
-        )
-
-        remembered = partial(self._written, asked)
+        elapsed = None
         if not self._told_time:  # once, with whatever this process writes first
-            self._told_time = True
-            self._writer.submit(partial(_write_first, asked=asked, elapsed=self._clock.elapsed()), remembered, answer)
-        else:
-            self._writer.submit(partial(append.write, append=asked), remembered, answer)
+            self._told_time, elapsed = True, self._clock.elapsed()
+        self._writer.submit(
+            Append(
+                saga=saga,
+                place=place,
+                after=after,
+                entries=tuple(entries),
+                blobs=blobs,
+                changes=changes(events),
+                summary=summary,
+                same_summary=head is not None and (head.status, head.wake_at) == summary[:2],
+                lease=lease,
+                at=at,
+                head=after + len(entries),
+                hash=hashed,
+                elapsed=elapsed,
+                written=self._written,
+                reply=answer,
+            )
+        )
         return answer
 
-    def _written(self, asked: Append, row: int) -> tuple[Entry, ...]:
-        status = asked.summary.status
-        head: Head = _new(Head, (row, asked.head, asked.hash, status, asked.summary.wake_at))
+    def _written(self, asked: Append) -> None:
+        status, wake_at, _ = asked.summary
+        head = Head(asked.row, asked.head, asked.hash, status, wake_at)
         if status in _GOING and asked.saga in self._heads:
             self._heads[asked.saga] = head
         else:
             self._remember(asked.saga, head)
-        return asked.entries
 
     def _remember(self, saga: SagaId, head: Head) -> None:
         heads = self._heads
@@ -378,6 +378,10 @@ class SqliteJournal:
     async def sagas(self, query: SagaQuery) -> SagaPage:
         self._require_home()
         return await self._reader.ask(partial(lists.sagas, query=query))
+
+    async def note_keys(self) -> bool:
+        self._require_home()
+        return await self._reader.ask(keys.are_noted) or await self._writer.ask(keys.note)
 
     async def incidents(self, query: PersonQuery) -> IncidentPage:
         self._require_home()
@@ -538,11 +542,6 @@ def _absolute(path: str | os.PathLike[str]) -> Path:
 
 def _no_entries(_checked: None) -> tuple[Entry, ...]:
     return ()
-
-
-def _write_first(batch: Batch, asked: append.Append, elapsed: float) -> int:
-    log.keep_clocks(batch, asked.at, elapsed)
-    return append.write(batch, asked)
 
 
 def _adopt(batch: Batch) -> None:

@@ -7,7 +7,6 @@ else here only decides how soon somebody else may try.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
@@ -121,12 +120,14 @@ def waking(
 
 def workers(database: Database, us: Identity, elapsed: Reading, now: Callable[[], int]) -> tuple[WorkerRow, ...]:
     """Every worker that has a row, living or not, with how many sagas it holds. All of them are of this machine."""
+    from socket import gethostname  # whoever looks at a saga waits for imports
+
     rows = database.rows(_WORKERS)
     told, seen = now(), elapsed()
     return tuple(
         WorkerRow(
             name=name,
-            host=socket.gethostname(),
+            host=gethostname(),
             pid=pid,
             since_at=began_at(name),
             until_at=told + round((until - seen) * 1000),
@@ -137,12 +138,14 @@ def workers(database: Database, us: Identity, elapsed: Reading, now: Callable[[]
     )
 
 
-_WORKERS: Final = """
+_CLAIMABLE: Final = "(status = 'running' OR status = 'waiting' OR status = 'rolling_back')"
+"""In the words of the condition that `saga_held` has: by no others is that index found."""
+_WORKERS: Final = f"""
     SELECT name, until, ttl, boot, space, pid, started,
            (SELECT count(*) FROM saga INDEXED BY saga_held
-             WHERE saga.worker = worker.name AND status IN ('running', 'waiting', 'rolling_back'))
+             WHERE saga.worker = worker.name AND {_CLAIMABLE})
       FROM worker ORDER BY name
-"""
+"""  # noqa: S608 - all of it is constant
 _DRIVERS: Final = """
     SELECT saga.name, saga.worker, until, ttl, boot, space, pid, started
       FROM saga LEFT JOIN worker ON worker.name = saga.worker
@@ -153,15 +156,14 @@ _NUDGED: Final = """
     UNION
     SELECT name FROM saga INDEXED BY saga_asleep WHERE worker = ?1 AND status = 'waiting' AND wake_at <= ?2
 """
-_CLAIMABLE: Final = "status IN ('running', 'waiting', 'rolling_back')"
-_WAKING: Final = f"""
+_WAKING: Final = """
     SELECT saga.name, wake_at, saga.worker, until, ttl, boot, space, pid, started
       FROM saga LEFT JOIN worker ON worker.name = saga.worker
-     WHERE {_CLAIMABLE} AND (:saga IS NULL OR saga.name = :saga)
+     WHERE status IN ('running', 'waiting', 'rolling_back') AND (:saga IS NULL OR saga.name = :saga)
        AND (:due_by IS NULL OR wake_at IS NULL OR wake_at <= :due_by)
        AND saga.id > (SELECT coalesce(max(id), 0) FROM saga WHERE name = :after)
      ORDER BY saga.id LIMIT :limit
-"""  # noqa: S608 - all of it is constant
+"""
 _WANTED: Final = f"""{_CLAIMABLE}
     AND (
         :definitions IS NULL

@@ -55,7 +55,10 @@ def saga(database: Database, name: SagaId) -> SagaRow | None:
 def sagas(database: Database, query: SagaQuery) -> SagaPage:
     found = database.rows(*saga_statement(query, _shortest(database, query)))
     page = found[: query.limit]
-    cursor = cursors.spell(*page[-1][:2]) if len(found) > len(page) else None
+    cursor = None
+    if len(found) > len(page):
+        started_at, row, name, *_ = page[-1]
+        cursor = name if query.starts_with else cursors.spell(started_at, row)
     return SagaPage(rows=tuple([_saga_row(row) for row in page]), cursor=cursor)
 
 
@@ -84,9 +87,15 @@ class Filter(NamedTuple):
         return "saga.id" if self.alias == "saga" else f"{self.alias}.saga"
 
 
-def _shortest(database: Database, query: SagaQuery) -> int:
-    """Which filter finds the fewest sagas, as far as so many are counted; the others are checked on what it finds."""
+def _shortest(database: Database, query: SagaQuery) -> int | None:
+    """Which filter finds the fewest sagas, as far as so many are counted; the others are checked on what it finds.
+
+    None for how an id begins: its index is in the order of its list, so another one leads only where it finds few.
+    """
     filters = _filters(query)
+    if query.starts_with:
+        lengths = [_length(database, one) for one in filters]
+        return lengths.index(min(lengths)) if lengths and min(lengths) < COUNTED else None
     lengths = [_length(database, one) for one in filters] if len(filters) > 1 else [0]
     return lengths.index(min(lengths))
 
@@ -100,18 +109,18 @@ def _length(database: Database, one: Filter) -> int:
     return min(length, COUNTED)
 
 
-def saga_statement(query: SagaQuery, lead: int = 0) -> Statement:
-    """One filter leads, by its index; a plus keeps SQLite from reading another one. How an id begins is the rarest of
-    all: what it finds is sorted.
+def saga_statement(query: SagaQuery, lead: int | None = None) -> Statement:
+    """One filter leads, by its index; a plus keeps SQLite from reading another one. Where it is asked how an id begins,
+    ids are the order; else the start is.
     """
-    filters = _filters(query) or [_EVERY]
-    by_name = bool(query.starts_with) and filters[lead].alias == "saga"
-    first = _ANY if by_name else filters.pop(lead)
-    in_order = first.is_sorted and not by_name
+    filters = _filters(query) or [_ANY if query.starts_with else _EVERY]
+    first = _ANY if query.starts_with and lead is None else filters.pop(lead or 0)
+    in_order = first.is_sorted and not query.starts_with
     at, row = (f"{'' if in_order else '+'}{column}" for column in (first.started_at, first.row))
+    name = "saga.name" if lead is None else "+saga.name"
     terms, values = [first.term], list[Value]()
     if query.starts_with:
-        terms.append("saga.name >= ? AND saga.name < ?")
+        terms.append(f"{name} >= ? AND {name} < ?")
         values += (query.starts_with, query.starts_with + _LAST)
     for other in filters:
         terms.append(other.check)
@@ -123,22 +132,29 @@ def saga_statement(query: SagaQuery, lead: int = 0) -> Statement:
     if query.without:
         terms.append(f"+saga.definition NOT IN ({', '.join('?' * len(query.without))})")
         values += query.without
-    if query.before is not None:
+    order, whole = f"{at} DESC, {row} DESC", "started_at DESC, id DESC"
+    if query.starts_with:
+        order, whole = f"{name} DESC", "name DESC"
+    if query.before is not None and query.starts_with:
+        terms.append(f"{name} < ?")
+        values.append(cursors.read_id(query.before, query.starts_with))
+    elif query.before is not None:
         terms.append(f"({at}, {row}) < (?, ?)")
         values += cursors.read(query.before, 2)
     one = f"""
-        SELECT * FROM (SELECT {_SAGA} FROM {first.source} WHERE {" AND ".join(terms)}
-                        ORDER BY {at} DESC, {row} DESC LIMIT ?)
+        SELECT * FROM (SELECT {_SAGA} FROM {first.source} WHERE {" AND ".join(terms)} ORDER BY {order} LIMIT ?)
     """  # noqa: S608 - column names; every value is bound
     limit = query.limit + 1
     wanted = first.wanted or ((None,) * first.term.count("?"),)  # no status at all: nothing is equal to NULL
-    sql = " UNION ALL ".join([one] * len(wanted)) + " ORDER BY started_at DESC, id DESC LIMIT ?"
+    sql = " UNION ALL ".join([one] * len(wanted)) + f" ORDER BY {whole} LIMIT ?"
     return sql, (*(part for value in wanted for part in (*value, *values, limit)), limit)
 
 
 def _filters(query: SagaQuery) -> list[Filter]:
     """Likely the rarest first."""
     filters: list[Filter] = []
+    if query.key is not None:
+        filters.append(_joined("saga_key", "called", {"key": query.key}))
     if query.topic is not None:
         filters.append(_joined("saga_topic", "seen", {"topic": query.topic}))
     filters += [_joined("saga_label", "noted", {"name": name, "value": value}) for name, value in query.labels]

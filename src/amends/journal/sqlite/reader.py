@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 import apsw
 
@@ -23,7 +23,7 @@ from amends.journal.port.entries import Entry, RemovedEntry
 from amends.journal.port.evidence import Stored
 from amends.journal.sqlite import database as troubles
 from amends.journal.sqlite.database import Database
-from amends.journal.thread import Ask, Inline, Lane
+from amends.journal.thread import Inline, Lane, LaneQuestion
 
 T = TypeVar("T")
 
@@ -53,7 +53,7 @@ class Reader:
     def close(self) -> None:
         self._lane.close()
 
-    def _serve(self, asks: Sequence[Ask[Database, Any]]) -> None:
+    def _serve(self, asks: Sequence[LaneQuestion[Database]]) -> None:
         for ask in asks:
             try:
                 if self._database is None:
@@ -71,7 +71,8 @@ class Reader:
             self._database.close()
 
 
-class Head(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Head:
     """Where a saga stands: its row, the number and hash of its newest entry, and what lists say."""
 
     row: int

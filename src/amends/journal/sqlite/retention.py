@@ -29,6 +29,7 @@ from amends.core.events import ContentRemoved
 from amends.core.words.values import SagaId, canonical
 from amends.journal.codec import chain, encode, removed_digest, without_payload
 from amends.journal.port.evidence import Removal, Spared, whole_families
+from amends.journal.sqlite import keys
 from amends.journal.sqlite.database import Database
 from amends.journal.sqlite.writer import Batch
 
@@ -220,6 +221,7 @@ def _remove(batch: Batch, saga: int, signed: Signed, blocks: set[int]) -> int:
         for seq, row, number, at, name, body, hashed in rows
     ]
     blocks.update(seq // BLOCK for seq, *_ in rows)
+    keys.forget(database, saga)
     database.run("DELETE FROM entry WHERE saga = ?", (saga,))
     database.run_many(_INSERT, kept)
     database.run(_LAST_USES, (saga,))

@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import apsw
 
@@ -37,7 +37,7 @@ from amends.errors import JournalStoppedError
 from amends.journal.sqlite import database as troubles
 from amends.journal.sqlite.attest import Attestation, EntryRow
 from amends.journal.sqlite.database import Database
-from amends.journal.thread import NOBODY, Ask, Inline, Lane, fail
+from amends.journal.thread import NOBODY, Ask, Inline, Lane, LaneQuestion, fail
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -104,7 +104,7 @@ class Writer:
     def close(self) -> None:
         self._lane.close()
 
-    def _serve(self, asks: Sequence[Ask[Batch, Any]]) -> None:
+    def _serve(self, asks: Sequence[LaneQuestion[Batch]]) -> None:
         trouble: Exception | None = self.stopped
         if trouble is None:
             try:
@@ -119,7 +119,7 @@ class Writer:
             fail(asks, trouble)
             self._roll_back()
 
-    def _commit(self, asks: Sequence[Ask[Batch, Any]]) -> None:
+    def _commit(self, asks: Sequence[LaneQuestion[Batch]]) -> None:
         database = self._database or self._opened()
         database.run("BEGIN IMMEDIATE")
         batch = Batch(database, self._attestation)

@@ -196,6 +196,60 @@ class ListsSuite(StoreFixture):
         equal((await journal.sagas(SagaQuery(limit=7))).cursor, None)
 
     @rule
+    async def test_what_is_found_by_how_its_id_begins_is_in_the_order_of_ids(self, journal: Journal) -> None:
+        for number in (3, 1, 4, 0, 2):
+            saga = await begin(journal, f"s{number}", env="even" if number % 2 == 0 else "odd")
+            await add(journal, saga, proposed())
+            await begin(journal, f"t{number}")
+        for limit in range(1, 7):
+            for query, names in (
+                (SagaQuery(starts_with="s"), "43210"),
+                (SagaQuery(starts_with="s", env="even"), "420"),
+                (SagaQuery(starts_with="s", topic=proposed().topic, env="odd"), "31"),
+                (SagaQuery(starts_with="s", labels=(("team", "travel"),)), "43210"),
+                (SagaQuery(starts_with="s2"), "2"),
+            ):
+                expected = [f"s{name}" for name in names]
+                equal((query, limit, await found(journal, replace(query, limit=limit))), (query, limit, expected))
+        await refusal(journal.sagas(SagaQuery(starts_with="s", before="t1")), InputError)
+
+    @rule
+    async def test_a_saga_is_found_by_the_key_of_a_call_once_that_is_noted(self, journal: Journal) -> None:
+        for name in "abc":
+            saga = await begin(journal, name)
+            await add(
+                journal, saga, proposed("1"), proposed("2"), e.ActionAllowed(step=StepId("1"), rule="r", policy="")
+            )
+            await add(
+                journal,
+                saga,
+                e.AttemptStarted(step=StepId("1"), attempt=1, key=f"do-{name}"),
+                e.AttemptStarted(step=StepId("2"), attempt=1, key="shared"),
+                e.AttemptStarted(step=StepId("2"), attempt=2, key="shared"),
+            )
+            self.clock.advance(1)
+        while not await journal.note_keys():
+            pass
+        late = e.CompensationStarted(step=StepId("1"), attempt=1, key="undo-c", certain=True, rule="r", policy="")
+        await add(journal, SagaId("c"), late)
+        while not await journal.note_keys():
+            pass
+        for query, names in (
+            (SagaQuery(key="do-b"), "b"),
+            (SagaQuery(key="undo-c"), "c"),
+            (SagaQuery(key="shared"), "cba"),
+            (SagaQuery(key="shared", starts_with="a"), "a"),
+            (SagaQuery(key="shared", statuses=(SagaStatus.COMPLETED,)), ""),
+            (SagaQuery(key="do-"), ""),
+            (SagaQuery(key=""), ""),
+        ):
+            for limit in (1, 2, 5):
+                equal((query, await found(journal, replace(query, limit=limit))), (query, list(names)))
+        await add(journal, SagaId("a"), e.SagaCompleted(result=None), summary=COMPLETED)
+        await journal.remove_payloads(by="person:ann", why="old", ended_before=2**50)
+        equal(await found(journal, SagaQuery(key="shared")), ["c", "b"])
+
+    @rule
     async def test_what_comes_new_does_not_shift_the_pages(self, journal: Journal) -> None:
         for number in range(6):
             await begin(journal, f"s{number}")
