@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 import pytest
+from msgspec import Struct
 
 from amends import dataclass as quick
 
@@ -200,11 +201,35 @@ def test_a_frozen_class_has_slots_though_it_does_not_say_so() -> None:
     )
 
 
-def test_what_is_not_frozen_is_the_standard_librarys() -> None:
+def test_a_class_with_slots_that_is_not_frozen_may_change_and_has_no_hash() -> None:
     @quick.dataclass(slots=True)
+    class Changing:
+        x: int
+        seen: list[str] = field(default_factory=list[str])
+
+    changing = Changing(1)
+    changing.x = 2
+    changing.seen.append("once")
+    assert (changing, changing == Changing(2), isinstance(changing, Struct)) == (Changing(2, ["once"]), False, True)
+    with pytest.raises(TypeError):
+        hash(changing)
+    assert not hasattr(changing, "__dict__")
+
+
+def test_what_compares_by_identity_has_a_hash_though_it_changes() -> None:
+    @quick.dataclass(slots=True, eq=False)
+    class Own:
+        x: int
+
+    own = Own(1)
+    assert (own == own, own == Own(1), {own: 1}[own], isinstance(own, Struct)) == (True, False, 1, True)  # noqa: PLR0124 - that is the question
+
+
+def test_what_is_neither_frozen_nor_has_slots_is_the_standard_librarys() -> None:
+    @quick.dataclass()
     class Changing:
         x: int
 
     changing = Changing(1)
     changing.x = 2
-    assert changing == Changing(2)
+    assert (changing, isinstance(changing, Struct)) == (Changing(2), False)

@@ -70,26 +70,26 @@ TRADE_WORDS = listed(
     """
     access adapters address addresses agents ai amends ancestors annotations answers api app append apply asking
     attest background backup backward bearer bootstrap bounded branches built by caller callers cases check checks
-    children choices cli clock clocks cloudevents codec command commands compatibility completing conditions config
-    confining conflicts console contents context control copying core courier couriers covering crash database
+    children choices cli clock clocks cloudevents codec command commands compared compatibility completing conditions
+    config confining conflicts console contents context control copying core courier couriers covering crash database
     dataclass deadlines decide deciders declare decorators definition delta demo described diff disk displaced doctor
     draft drilling drive driver dry ed effects engine entries environment environments errors events examine
-    exceptions exchange executor explain exporting facts families family faults feed fields file files findings
-    fixture fork forward frontier given globs graph groups hand handle health hidden hints home http ids in inputs
-    install json judging keys kinds kinship langchain language late launch library life lines links lists live load
-    local lock locks log logbook login logs loop main marked mcp memory merge merging metrics misfit model modules
-    mortal names net new note notify objects observers observing oidc on openai openapi operate operations options os
-    outline output outside overlay overview ownership page pages panel parallel parts passing paths patterns peers
-    people plan plans port postgres preview private problems process program programs progress projection proof
-    protocol provenance proxy pruning public pydantic queue rates read reader reading reasons rebase recompute record
-    records recovery references refusals rehearsal remote remove replay report requests require resolving restate
-    results resume retention revert reviewing roles run running runtime sagafile samples scan schedule schema seal
-    secrets sequencer serve server servers session settings shapes sharing shell show sign signature signing
-    simulation source spans sqlite stack stage standalone starting state store story strict suite survey syscalls
-    tables tally target tasks telemetry templates temporal testing text thread threads three timeline token tokens
-    tools topics transfer transitions tree trip trust turn types upgrade upstream validate validation values verify
-    verifying views visit vocabulary waits walk way ways webhook whiteouts whole work worker workspace world writer
-    writes writing yaml
+    exceptions exchange executor explain exporting facts families family faults feed fields file files filters
+    findings fixture fork forward frontier given globs graph groups hand handle health hidden hints home http ids in
+    inputs install json judging keys kinds kinship langchain language late launch library life lines links lists live
+    load local lock locks log logbook login logs loop main marked mcp memory merge merging metrics misfit model
+    modules mortal names net new note notify objects observers observing oidc on openai openapi operate operations
+    options os outline output outside overlay overview ownership page pages panel parallel parts passing paths
+    patterns peers people plan plans port postgres preview private problems process program programs progress
+    projection proof protocol provenance proxy pruning public pydantic queue rates read reader reading reasons rebase
+    recompute record records recovery references refusals rehearsal remote remove replay report requests require
+    resolving restate results resume retention revert reviewing roles run running runtime sagafile samples scan
+    schedule schema seal secrets sequencer serve server servers session settings shapes sharing shell show sign
+    signature signing simulation source spans sqlite stack stage standalone starting state store story strict suite
+    survey syscalls tables tally target tasks telemetry templates temporal testing text thread threads three timeline
+    token tokens tools topics transfer transitions tree trip trust turn types upgrade upstream validate validation
+    values verify verifying views visit vocabulary waits walk way ways webhook whiteouts whole work worker workspace
+    world writer writes writing yaml
     """
 )
 

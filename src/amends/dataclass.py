@@ -1,10 +1,10 @@
 """The standard library's `dataclass`, quicker to make, to fill and to store.
 
-It means the same, and type checkers are told just that. A frozen class becomes a msgspec struct: it is made in C, where
-the standard library compiles six functions (of a runtime that has two hundred such classes that was half the start),
-and so are its instances; the codec spells and reads them without a walk over their fields. It has slots, whether it
-says so or not. What a struct cannot be is the standard library's own: a class that is not frozen, or says of a field
-that it is not shown, compared or given.
+It means the same, and type checkers are told just that. A class that is frozen or has slots becomes a msgspec struct:
+it is made in C, where the standard library compiles six functions (of a runtime that has two hundred such classes that
+was half the start), and so are its instances; the codec spells and reads them without a walk over their fields. A
+frozen one has slots, whether it says so or not. What a struct cannot be is the standard library's own: a class that is
+neither, or says of a field that it is not shown, compared or given.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ T_co = TypeVar("T_co", covariant=True)
 P = ParamSpec("P")
 _NOT_TAKEN_OVER: Final = frozenset({"__dict__", "__weakref__"})
 _PLAIN: Final = "amends.core."
-"""Modules whose things hold data and nothing else: none can come to hold itself, so the collector need not look."""
+"""Modules whose frozen things hold data and nothing else: none can come to hold itself, so the collector need not look.
+"""
 _OWN_AFFAIRS: Final = frozenset({"__init__", "__eq__", "__hash__", "__setattr__", "__slots__"})
 """What a class may say of itself that a struct would say otherwise."""
 _originals: Final[dict[type, tuple[type, bool]]] = {}
@@ -50,13 +51,17 @@ class _Frozen(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
     __dataclass_fields__ = _Fields()
 
 
+class _Changing(Struct):
+    __dataclass_fields__ = _Fields()
+
+
 def quick(
-    *, frozen: bool = False, slots: bool = False, kw_only: bool = False, repr: bool = True
+    *, frozen: bool = False, slots: bool = False, kw_only: bool = False, repr: bool = True, eq: bool = True
 ) -> Callable[[type[T]], type[T]]:
     def decorated(cls: type[T]) -> type[T]:
-        if frozen and repr and _may_be_struct(cls):
-            return cast("type[T]", _struct(cls, kw_only=kw_only))
-        return dataclasses.dataclass(cls, frozen=frozen, slots=slots, kw_only=kw_only, repr=repr)
+        if (frozen or slots) and repr and _may_be_struct(cls):
+            return cast("type[T]", _struct(cls, frozen=frozen, kw_only=kw_only, eq=eq))
+        return dataclasses.dataclass(cls, frozen=frozen, slots=slots, kw_only=kw_only, repr=repr, eq=eq)
 
     return decorated
 
@@ -79,14 +84,16 @@ def _is_usual(field: Field[object]) -> bool:
     return field.init and field.repr and field.compare and field.hash is None and field.kw_only is MISSING
 
 
-def _struct(cls: type, *, kw_only: bool) -> type:
+def _struct(cls: type, *, frozen: bool, kw_only: bool, eq: bool) -> type:
     said: dict[str, Any] = {name: value for name, value in vars(cls).items() if name not in _NOT_TAKEN_OVER}
     said["__qualname__"] = cls.__qualname__
     for name, value in said.items():
         if isinstance(value, Field):
             said[name] = _default(cast("Field[object]", value))
     bases = tuple(base for base in cls.__bases__ if base is not object)
-    made = StructMeta(cls.__name__, (_Frozen, *bases), said, kw_only=kw_only, gc=not cls.__module__.startswith(_PLAIN))
+    root = _Frozen if frozen else _Changing
+    is_plain = frozen and cls.__module__.startswith(_PLAIN)
+    made = StructMeta(cls.__name__, (root, *bases), said, kw_only=kw_only, eq=eq, gc=not is_plain)
     _originals[made] = cls, kw_only
     return made
 
@@ -94,7 +101,10 @@ def _struct(cls: type, *, kw_only: bool) -> type:
 def _default(field: Field[Any]) -> object:
     if field.default is not MISSING:
         return field.default
-    return msgspec.field() if field.default_factory is MISSING else msgspec.field(default_factory=field.default_factory)
+    if field.default_factory is MISSING:
+        return msgspec.field()
+    made_by = field.default_factory
+    return msgspec.field(default_factory=getattr(made_by, "__origin__", made_by))  # `list[str]` makes lists, but slowly
 
 
 if TYPE_CHECKING:

@@ -22,8 +22,9 @@ import hashlib
 import hmac
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple, cast
 
 from amends.core.words.values import (
@@ -144,6 +145,11 @@ class Secret:
         return f"{_KEYED}{key.name}:{hmac.digest(key.key, said, 'sha256').hex()}"
 
 
+def is_reference(secret: Secret) -> bool:
+    """Whether what may be stored of it is fixed: the name of a variable, or what another process has made of it."""
+    return secret._stored is not None  # pyright: ignore[reportPrivateUsage] - of this module
+
+
 def mask(
     value: object, salt: str, *, what: str = "value", most: int = LARGEST_VALUE, found: list[Secret] | None = None
 ) -> object:
@@ -179,9 +185,11 @@ def _small_copy(items: dict[Any, Any]) -> object:
     return items.copy()
 
 
-def _is_flat(value: Json) -> bool:
-    """Whether it is a small object of plain values: then no secret is in it, for a secret's mark is an object."""
-    return type(value) is dict and _small_copy(value) is not None
+def _is_flat(items: dict[str, Json]) -> bool:
+    """Whether an object on record is small and holds plain values: then no secret is in it, for a secret's mark is an
+    object.
+    """
+    return len(items) <= _SMALL and MARK not in items and _SCALARS.issuperset(map(type, items.values()))
 
 
 class _Masking:
@@ -267,28 +275,34 @@ def secrets_in(value: object) -> Iterator[Secret]:
 def secrets_on_record(salt: str, *values: Json) -> Iterator[Secret]:
     """The secrets of values on record, of which a process that was never given them has what it can have."""
     for value in values:
-        if type(value) in _CONTAINERS and not _is_flat(value):
+        if type(value) in _CONTAINERS and not (type(value) is dict and _is_flat(value)):
             yield from secrets_in(unmask(value, salt))
 
 
-def unmask(value: Json, salt: str, known: Collection[Secret] = (), *, most: int = 4 * LARGEST_VALUE) -> object:
+def unmask(
+    value: Json,
+    salt: str,
+    known: Collection[Secret] = (),
+    *,
+    most: int = 4 * LARGEST_VALUE,
+    stored_as: Mapping[str, Secret] = MappingProxyType({}),
+) -> object:
     """A fresh copy with the marks made Secrets again: the given ones where they fit, else ones without a value.
 
-    Raises TooLargeError where it holds more than `most` characters.
+    `stored_as`: secrets by what is stored of them, whatever salt that was made with. Raises TooLargeError where it
+    holds more than `most` characters.
     """
     if type(value) not in _CONTAINERS:
         return value
-    if type(value) is dict:
-        small = _small_copy(value)
-        if small is not None:
-            return small
+    if type(value) is dict and _is_flat(value):
+        return value.copy()
     by_stored: dict[str, Secret] = {}
     weight = Weight(most)
 
     def found(stored: str) -> Secret:
         if known and not by_stored:
             by_stored.update({text: secret for secret in known for text in secret.stored_in_all_forms(salt)})
-        return by_stored.get(stored) or Secret.kept(stored)
+        return by_stored.get(stored) or stored_as.get(stored) or Secret.kept(stored)
 
     def restored(part: Json) -> object:
         if isinstance(part, dict):

@@ -932,3 +932,25 @@ async def test_an_approved_step_whose_before_image_cannot_be_had_failed_and_its_
         entries = names((await on.show("s")).entries)
     assert "approval.used" in entries
     assert "approval.voided" not in entries
+
+
+@driven
+async def test_several_are_answered_at_once_and_where_one_cannot_be_none_is() -> None:
+    world = World()
+    async with coordinator(ASK) as on:
+        running = [await on.start(pay_once(world), n, id=f"s{n}") for n in range(3)]
+        asked = [await parked(on, f"s{n}") for n in range(3)]
+        seen = {one: (await on.approval(one)).digest for one in asked}
+        with pytest.raises(RefusedError, match=f"{asked[2]}.*nothing is decided about the others either"):
+            await on.grant_all({**seen, asked[2]: "0" * 64}, by="person:ann")
+        assert {(await on.approval(one)).status for one in asked} == {"requested"}
+        granted = await on.grant_all({one: seen[one] for one in asked[:2]}, by="person:ann", why="both")
+        assert [(one.id, one.signers) for one in granted] == [(one, ("person:ann",)) for one in asked[:2]]
+        with pytest.raises(RefusedError, match=asked[0]):
+            await on.refuse_all(asked, by="person:bob", why="none of them")
+        (refused,) = await on.refuse_all([asked[2], asked[2]], by="person:bob", why="too dear")
+        assert refused.status == "refused"
+        assert [(await one).status for one in running] == ["completed", "completed", "rolled_back"]
+        for wrong in ({}, dict.fromkeys(map(str, range(51)), "")):
+            with pytest.raises(InputError, match="choose 1 to 50"):
+                await on.grant_all(wrong, by="person:ann")

@@ -16,7 +16,7 @@ from amends import Coordinator, Registry, Work, action, saga
 P = ParamSpec("P")
 T = TypeVar("T")
 
-MOST_CALLS = 240
+MOST_CALLS = 230
 MOST_FILES = 30
 
 

@@ -207,7 +207,7 @@ def test_a_saga_that_is_nudged_again_and_again_is_queued_once() -> None:
             handle = await worker.start(mailing(world), id="m")
             assert (await handle.halt()).status is SagaStatus.WAITING
             engine = worker._engine
-            async with engine._claims.alone():
+            async with engine.claims.alone():
                 for _ in range(50):
                     engine._nudge((SagaId("m"),))
                     await asyncio.sleep(0)

@@ -4,12 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from amends import ChangedSince, Coordinator, Done, Ended, Fatal, Retries, SagaDefinition, Settings, Work, action, saga
+from amends import (
+    ChangedSince,
+    Coordinator,
+    Done,
+    Ended,
+    Fatal,
+    Registry,
+    Retries,
+    SagaDefinition,
+    Settings,
+    Work,
+    action,
+    saga,
+)
 from amends.errors import PastPivotError, RefusedError, UnknownIncidentError, UnknownSagaError
+from amends.journal.sqlite import SqliteJournal
 from tests.runtime.support import World, coordinator, names
 from tests.runtime.test_going_forward import one_after_another
 
@@ -36,6 +51,23 @@ def test_a_compensation_is_retried_with_its_own_stable_key() -> None:
     forward, _, *back = world.keys
     assert len(set(back)) == 1
     assert forward not in back
+
+
+def test_the_first_compensation_shares_the_write_of_the_failure(tmp_path: Path) -> None:
+    """It had one of its own, though the failure that it follows from had not been written yet."""
+    world = World()
+
+    async def scene() -> int:
+        path = str(tmp_path / "amends.db")
+        async with Coordinator.open(path, registry=Registry(), settings=QUICK, signals=False) as on:
+            journal = on.journal
+            assert isinstance(journal, SqliteJournal)
+            before = journal.commits
+            assert (await on.run(failing(world, world.action("a"), world.action("b")))).status == "rolled_back"
+            return journal.commits - before
+
+    assert asyncio.run(scene()) == 6  # of three intents forward, two back, and the end
+    assert world.seen == ["a", "b", "end", "unb", "una"]
 
 
 def test_a_compensation_that_cannot_be_made_to_work_is_an_incident_that_names_what_is_left() -> None:

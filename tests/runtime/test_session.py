@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from amends import Coordinator, Fatal, Settings, saga
+from amends import Coordinator, Fatal, Limits, Settings, saga, to_checkpoint
 from amends.core.transitions import SagaStatus
 from amends.errors import Detach, DirectCallError, InputError, RefusedError, SessionOverError, StepFatalError
 from amends.runtime.saga.work import Work
@@ -409,3 +409,46 @@ def test_a_rollback_from_outside_goes_on_with_the_session(tmp_path: Path) -> Non
 
     tell(tmp_path, story)
     assert world.seen == ["book", "pay", "unpay", "pay"]
+
+
+def test_what_a_limit_sends_back_while_it_is_spent_ends_that_and_not_the_session(tmp_path: Path) -> None:
+    world = World()
+    book = world.action("book")
+    limits = Limits(tokens=100, then=to_checkpoint("room"))
+
+    async def story(coordinator: Coordinator) -> None:
+        async with coordinator.session("support.agent", id="t-1", limits=limits) as s:
+            await s.checkpoint("room")
+            await s.do(book, 1)
+            with pytest.raises(SessionOverError, match="had a part of it taken back"):
+                await s.spend(tokens=200)
+            await s.do(book, 2)
+        assert await status(coordinator, "t-1") is SagaStatus.COMPLETED
+
+    tell(tmp_path, story)
+    assert world.seen == ["book(1)", "unbook", "book(2)"]
+
+
+def test_what_was_asked_ahead_is_done_once_under_its_call_by_whoever_has_the_session(tmp_path: Path) -> None:
+    world = World()
+    book = world.action("book", result="LIS-1")
+
+    async def story(coordinator: Coordinator) -> None:
+        async with coordinator.session("support.agent", id="t-1", actor="agent:a") as s:
+            asking = asyncio.ensure_future(s.ask(book, 1, call="asked"))
+            while not (found := await coordinator.approvals(saga="t-1")):
+                await asyncio.sleep(0)
+            await coordinator.grant(found[0].id, by="person:anna")
+            assert await asking == ("person:anna",)
+            assert await s.ask(book, 1, call="asked") == ("person:anna",)
+            with pytest.raises(RefusedError, match="with other arguments"):
+                await s.ask(book, 2, call="asked")
+            await s.detach()
+        async with coordinator.session("support.agent", id="t-1", actor="agent:a") as s:
+            for _ in range(2):
+                assert await s.do(book, 1, call="done") == "LIS-1"
+            assert [(one.step, one.call) for one in s.steps] == [("1", "done")]
+            assert await s.ask(book, 1, call="asked") == ("person:anna",), "it was answered, and done"
+
+    tell(tmp_path, story)
+    assert world.seen == ["book(1)"]

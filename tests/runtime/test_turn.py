@@ -51,7 +51,7 @@ class Waiting:
 
     def wake_all(self) -> None:
         for answered in self.answers.values():
-            self.turn.wake(answered)
+            self.turn.woken.append(answered)
 
 
 async def turned(turn: Turn) -> None:
@@ -100,12 +100,12 @@ def test_who_is_woken_while_a_turn_ends_goes_on_too() -> None:
         waiting = Waiting(Turn())
 
         def wake_last() -> None:
-            waiting.turn.wake(waiting.answers["last"])
+            waiting.turn.woken.append(waiting.answers["last"])
             waiting.turn.expect()
 
         await waiting.begin("first", wake_last)
         await waiting.begin("last")
-        waiting.turn.wake(waiting.answers["first"])
+        waiting.turn.woken.append(waiting.answers["first"])
         await turned(waiting.turn)
         await waiting.tasks["last"]
         assert waiting.said == ["first goes on", "last goes on"]

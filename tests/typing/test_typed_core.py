@@ -32,7 +32,8 @@ def test_a_copy_has_the_type_and_the_fields_of_what_it_is_a_copy_of() -> None:
 def test_a_misspelled_field_is_refused_by_the_type_checkers() -> None:
     with pytest.raises(TypeError, match="given_upp"):
         altered(STEP, given_upp=True)  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue] - the typo is the point
-    SAGA.copy().finnished = True  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue] - so here
+    with pytest.raises(AttributeError, match="finnished"):
+        SAGA.copy().finnished = True  # type: ignore[attr-defined]  # pyright: ignore[reportAttributeAccessIssue] - so here
 
 
 def test_a_field_is_not_given_what_it_cannot_hold() -> None:

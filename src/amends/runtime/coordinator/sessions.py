@@ -12,17 +12,22 @@ from typing import Any, Final, cast
 
 from amends.clock import Clock
 from amends.core import commands as c
-from amends.core.words.values import SESSION, Json, SagaId
+from amends.core.words.outcomes import Outcome
+from amends.core.words.values import SESSION, Json, SagaId, StepId
 from amends.errors import InputError, RefusedError
+from amends.journal.port.journal import Journal
 from amends.runtime.declare.action import checked_topic
 from amends.runtime.declare.limits import Limits, journaled
 from amends.runtime.declare.names import checked_actor, checked_id, checked_labels, require_own_id
 from amends.runtime.engine.handle import Ended, Handle
+from amends.runtime.engine.late import AttemptEnd, put_on_record
 from amends.runtime.engine.local import LocalEngine
+from amends.runtime.engine.resume import require_same
 from amends.runtime.saga.open import ON_IDLE, Idle, OnIdle
 from amends.runtime.saga.session import Session
 from amends.runtime.settings import Settings, bounded
-from amends.runtime.values.bounded import keep, small_or_off_loop
+from amends.runtime.values.bounded import Kept, keep, small_or_off_loop
+from amends.secrets import is_alike, is_reference
 from amends.source.marked import duration_s
 
 _LONGEST_IDLE_S: Final = 366 * 86_400.0
@@ -32,6 +37,7 @@ class Sessions(ABC):
     """Opens sessions. They are sagas: listed, shown, cancelled and proved as all others are."""
 
     settings: Settings
+    journal: Journal
     loop: asyncio.AbstractEventLoop
     _engine: LocalEngine
     _clock: Clock
@@ -77,15 +83,35 @@ class Sessions(ABC):
             if id is None or not await self._take_up(session, actor, _seconds(wait), given):
                 if id is not None:
                     require_own_id(id)
-                self._open(session, actor, labels, limits, said, given or {})
-                if id is not None:
-                    await self._engine.put_on_record(saga)
+                self._open(session, actor, labels, limits, said, {} if given is None else given.value)
+                if id is not None and await self._engine.put_on_record(saga) is not None:
+                    await self._take_up(session, actor, _seconds(wait), given)  # another process was faster
             async with session:
                 yield session
         finally:
             host.left(saga)
 
-    async def _take_up(self, session: Session, actor: str | None, wait_s: float, given: Json) -> bool:
+    async def require_begun(self, saga: str) -> None:
+        """Have a saga on record that was started here, which it is otherwise with its first step.
+
+        Raises RefusedError where another process began another one under its id first.
+        """
+        ours = await self._engine.put_on_record(SagaId(saga))
+        there = None if ours is None else (await self._engine.load(SagaId(saga))).begun
+        if ours is not None and there is not None:
+            require_same(SagaId(saga), there, ours)
+
+    async def tell_end(
+        self, saga: str, step: str, *, attempt: int, outcome: Outcome, wait: float | timedelta = 0
+    ) -> None:
+        """Put on record how an attempt ended whose driver has gone; `wait` for that so many seconds.
+
+        Raises UnknownError where it has not, and for an attempt that is not on record.
+        """
+        end = AttemptEnd(saga=SagaId(saga), step=StepId(step), attempt=attempt, outcome=outcome)
+        await put_on_record(self._engine, self.journal, self._clock, end, _seconds(wait))
+
+    async def _take_up(self, session: Session, actor: str | None, wait_s: float, given: Kept | None) -> bool:
         """Whether there is such a session. Raises RefusedError where it is not for this block to go on with."""
         saga, since = session.id, self._clock.elapsed()
         while True:
@@ -97,7 +123,7 @@ class Sessions(ABC):
                 raise RefusedError(f"saga {saga} is {what}, and not session {session.name}; use another id")
             if actor is not None and checked_actor(actor) != begun.actor:
                 raise RefusedError(f"session {saga} is {begun.actor}'s, and not {checked_actor(actor)}'s")
-            if given is not None and begun.input != given:
+            if given is not None and not _is_same(given, begun.input, saga):
                 raise RefusedError(f"session {saga} is on record with another input; use another id")
             state = await self._engine.load(saga)
             if state.status.ended or state.rollback is not None:
@@ -181,14 +207,18 @@ class _Host:
         self._engine.sessions.here.pop(saga, None)
 
 
-def _kept(input: Mapping[str, Any] | None, saga: SagaId, name: str, most: int) -> Json:
+def _kept(input: Mapping[str, Any] | None, saga: SagaId, name: str, most: int) -> Kept | None:
     """A session's input as it is stored. Raises NotJsonError, TooLargeError, or InputError for one with a secret."""
     if input is None:
         return None
     kept = keep(dict(input), saga, f"session {name}: input", most)
-    if kept.secrets:
+    if not all(map(is_reference, kept.secrets)):
         raise InputError(f"session {name}: its input holds a secret, which is not on record; pass a reference to it")
-    return kept.value
+    return kept
+
+
+def _is_same(given: Kept, recorded: Json, saga: SagaId) -> bool:
+    return given.value == recorded or is_alike(given.value, recorded, given.secrets, saga)
 
 
 def _seconds(wait: float | timedelta) -> float:

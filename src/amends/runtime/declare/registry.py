@@ -88,6 +88,10 @@ class Registry:
             raise UnknownDefinitionError(f"no saga {name} version {version} is registered in this process; {hint}")
         return found
 
+    def child_definition(self, name: str, version: int) -> SagaDefinition:
+        """The definition that a child is begun by. Raises UnknownDefinitionError."""
+        return self.definition(name, version)
+
     def actions(self) -> tuple[Action[..., Any], ...]:
         """Actions that users have declared; the runtime's own are left out."""
         return tuple(action for action in self._actions.values() if not action.topic.startswith(BUILT_IN))

@@ -49,7 +49,7 @@ from amends.runtime.drive.judging import judge, judge_at_sight, keep_rates
 from amends.runtime.drive.late import end_of_thread, note_thread, thread_ended
 from amends.runtime.drive.parallel import Parallel
 from amends.runtime.drive.reread import changed_since
-from amends.runtime.drive.run import Run, let_cancellation_go_on
+from amends.runtime.drive.run import Flight, Run, let_cancellation_go_on
 from amends.runtime.values.bounded import ON_LOOP, off_loop
 
 
@@ -251,7 +251,9 @@ class Backward:
             return  # plan again: it may be due, or too late, or not its turn any more
         if book.saga.steps[state.id] is not state:
             return  # it moved while the rates were asked: plan again
-        with run.flight(state.id) as flight:
+        task = asyncio.current_task()
+        flight = run.in_flight[state.id] = Flight(run.in_flight, state.id, task)
+        try:
             book.tell(c.StartCompensation(step=state.id, certain=certain, verdict=verdict))
             await run.commit_to_dispatch()
             state = run.state(state.id)
@@ -263,12 +265,14 @@ class Backward:
                 done = await off_loop(partial(run.done, state, action))
             part: Part = "mitigation" if state.status is StepStatus.MITIGATING else "compensation"
             call = run.call(state, part, take_back, done, key=done.key, timeout_s=state.contract.undo_timeout_s)
-            call.late, call.task = partial(_note_end, run, state.id), flight.task
+            call.late, call.task = partial(_note_end, run, state.id), task
             call.repeats_bugs = action is not None and action.parts.repeats_bugs_back
             outcome = await changed_since(run, state) or await run.around.executor.perform(call)
             if call.running:
                 note_thread(run, state.id)
             book.tell(c.RecordCompensation(step=state.id, outcome=outcome))
+        finally:
+            flight.end()
         if isinstance(outcome, Lost):
             book.commit_soon()
             let_cancellation_go_on()

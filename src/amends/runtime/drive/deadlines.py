@@ -5,18 +5,20 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from amends.dataclass import dataclass
 
+
+@dataclass(slots=True, eq=False)
 class Deadline:
     """The time that one call has, in the task that waits for it. It ends as `asyncio.timeout` does, by the same rules:
     a task that somebody else has cancelled meanwhile stays cancelled.
     """
 
-    __slots__ = ("_cancels", "_task", "at", "is_over")
-
-    def __init__(self, task: asyncio.Task[Any], at: float) -> None:
-        self._task, self._cancels = task, task.cancelling()
-        self.at = at
-        self.is_over = False
+    _task: asyncio.Task[Any]
+    _cancels: int
+    """How often the task had been cancelled before."""
+    at: float
+    is_over: bool = False
 
     def run_out(self) -> None:
         self.is_over = True
@@ -39,7 +41,7 @@ class Deadlines:
     def begin(self, seconds: float, task: asyncio.Task[Any]) -> Deadline:
         """A deadline that cancels the calling task after so long; `end` has to follow."""
         loop = task.get_loop()
-        deadline = Deadline(task, loop.time() + seconds)
+        deadline = Deadline(task, task.cancelling(), loop.time() + seconds)
         if seconds not in self._running:
             self._running[seconds] = {}
         self._running[seconds][deadline] = None

@@ -24,12 +24,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, Protocol, cast
 
 from amends.core.words.contracts import Topic
 from amends.core.words.outcomes import Answer, Failed, Found, FoundNothing, Lost, NoAnswer, Outcome, Succeeded
 from amends.core.words.values import LARGEST_INT, LARGEST_VALUE, SagaId, StepId, kind_of, name_of
+from amends.dataclass import dataclass
 from amends.errors import ChangedSince, Fatal, InputError, NotDone, Reported, Retry, TooLargeError
 from amends.process.threads import start
 from amends.runtime.declare.action import Happened, NotHappened, Pending, current_call, current_feedback
@@ -75,7 +75,7 @@ class Call:
     """What makes JSON of what is returned, where that is declared to be more. Raises InputError."""
     task: asyncio.Task[Any] | None = None
     """The task that makes the call, where it is known already."""
-    running: bool = field(default=False, init=False)
+    running: bool = False
     """Whether a thread of this call has begun and not ended, even if nobody waits for it any more."""
 
     @property

@@ -13,7 +13,6 @@ There are two ways into RUNNING, and both end in `_perform`:
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Coroutine
 from functools import partial
 from typing import Any, Final, assert_never, cast
@@ -51,8 +50,9 @@ from amends.errors import DivergedError, NotJsonError, RefusedError, TooLargeErr
 from amends.journal.port.locks import LocksQueued, LocksRefused, LocksTaken
 from amends.runtime.declare.action import Action
 from amends.runtime.declare.parts import CheckArguments
+from amends.runtime.drive.approvals import AskedAhead
 from amends.runtime.drive.asking import look_at, probe, wait, wait_outside
-from amends.runtime.drive.before import capture
+from amends.runtime.drive.before import capture, look_before_asking
 from amends.runtime.drive.exceptions import pending, step_error
 from amends.runtime.drive.executor import Call
 from amends.runtime.drive.judging import judge, judge_at_sight, keep_rates, unless_made_up, void_outlived
@@ -72,7 +72,6 @@ _ALLOW: Final = Decision.ALLOW
 _RUNNING: Final = StepStatus.RUNNING
 _SUCCEEDED: Final = StepStatus.SUCCEEDED
 _AT_WORK: Final = SagaStatus.RUNNING
-_NOT_BEGUN = frozenset({StepStatus.PROPOSED, StepStatus.READY})
 
 
 class Forward:
@@ -84,10 +83,7 @@ class Forward:
         """The work has finished: what it held is released."""
         self._replayed = 0
         self._locks = HeldLocks(run)
-        self._asked: dict[tuple[str, str], deque[StepId]] = {}
-        """Steps that were asked for ahead, by action and arguments: the next `s.do` of the same takes them up."""
-        self._ahead: set[StepId] = set()
-        """All of them, done since or not: judged again, it still is somebody's wish that people are asked."""
+        self._asked = AskedAhead(run.book.saga)
         self.places = places_of(run.book.saga, run.around.settings.replay_s)
         self.diverged: DivergedError | None = None
         self.closed: list[Scope] = []
@@ -111,9 +107,8 @@ class Forward:
     async def _step(
         self, action: Action[..., Any], args: Json, digest: str, secrets: tuple[Secret, ...], at: Spot | None
     ) -> Any:  # noqa: ANN401 - the action's own type
-        run, book = self._run, self._run.book
+        run, book, parts = self._run, self._run.book, action.parts
         alike = self._alike(args, secrets) if secrets else None
-        parts = action.parts
         named: Any = args
         if (
             parts.check is not None
@@ -121,10 +116,10 @@ class Forward:
             and not self.places.remembers(action.topic, digest, at, alike)
         ):
             await self._check(parts.check, args, secrets)
-        task = asyncio.current_task()
-        if at is None and self.diverged is None and not self._asked and (new := self.places.next_new(task)) is not None:
+        task, asked = asyncio.current_task(), self._asked.waiting
+        if at is None and self.diverged is None and not asked and (new := self.places.next_new(task)) is not None:
             step, is_remembered = new, False
-        elif self._asked and at is None:
+        elif asked and at is None:
             step, is_remembered = await self._spot(action, digest, alike)
         else:
             step, is_remembered = await self.place(action.topic, digest, at, alike)
@@ -140,15 +135,14 @@ class Forward:
             else:
                 after = None if at is None else self.places.after(at)
                 elapsed = run.around.clock.elapsed()
-                start = self._start_at_once(step, action, args, digest, after, elapsed)
-                if start is not None:
+                if (start := self._start_at_once(step, action, args, digest, after, elapsed)) is not None:
                     await self._perform(step, action, start, task, elapsed)
                 else:
                     await self._begin(step, action, args, digest, after)
             if action.contract.hold:
                 return await self._hold(step, action)
             done = book.saga.steps[step]
-            while not _is_done(done) and (effect := forward(done, run.around.clock.now())) is not None:
+            while (effect := self._due(done)) is not None:
                 if isinstance(effect, GiveUp):
                     book.commit_soon()
                     raise step_error(book.saga.steps[step])
@@ -166,6 +160,12 @@ class Forward:
         is_plain = type(done.result) in PLAIN and not action.parts.typed.result.loads
         return done.result if is_plain else await self._given(step, action, done.result)
 
+    def _due(self, step: Step) -> Effect | None:
+        """The effect that is due; none, whatever the time is, where it has succeeded and nobody has turned away."""
+        if step.status is _SUCCEEDED and not step.given_up and step.told is None and step.rewind is None:
+            return None
+        return forward(step, self._run.around.clock.now())
+
     async def _given(self, step: StepId, action: Action[..., Any], result: Json) -> Any:  # noqa: ANN401 - the action's own type
         """A result as the function gets it: a fresh copy, and what it is declared to be."""
         if action.parts.typed.result.loads:
@@ -176,7 +176,7 @@ class Forward:
         """Bring a step to where it is held: allowed, and approved where that is needed. Raises StepDeniedError."""
         book = self._run.book
         while not book.saga.steps[step].accepted:
-            effect = forward(book.saga.steps[step], self._run.around.clock.now())
+            effect = self._due(book.saga.steps[step])
             if effect is None or isinstance(effect, GiveUp):
                 book.commit_soon()
                 raise step_error(book.saga.steps[step])
@@ -210,14 +210,16 @@ class Forward:
             if not fits:
                 await self._check(action.parts.check, args, secrets)
         step, is_remembered = await self.place(action.topic, digest, at, alike)
-        self._ahead.add(step)
+        self._asked.add(step)
         action = self._as_begun(step, action)
         if secrets:
             run.secrets[step] = secrets
         if not is_remembered:
             if book.saga.budget is not None:
                 await keep(run, step, action.topic, args)
-            book.tell(c.ProposeStep(step=step, contract=action.contract, args=args, digest=digest, ahead=True))
+            call = self.places.call_of(step)
+            contract = action.contract
+            book.tell(c.ProposeStep(step=step, contract=contract, args=args, digest=digest, ahead=True, call=call))
             await self._judge(step, action, ahead=True)
         asked = book.saga.steps[step].ahead
         if asked is not None and asked.place is not None:
@@ -228,35 +230,29 @@ class Forward:
         if approval is None or book.saga.steps[step].status is StepStatus.DENIED:
             book.commit_soon()
             raise step_error(book.saga.steps[step])
-        self._asked.setdefault((_name(action), digest), deque()).append(step)
+        self._asked.wait(action.contract, digest, step)
         return approval.signers
 
     async def _spot(self, action: Action[..., Any], digest: str, alike: Alike | None) -> tuple[StepId, bool]:
         """The step that the calling task asks for, and whether the journal remembers it: one that was asked ahead, and
         not done yet, is done here.
         """
-        waiting = self._asked.get((_name(action), digest))
-        if waiting and self._run.state(waiting[0]).ahead is None:
-            return waiting.popleft(), True  # of an old journal: it stands where it was asked for
+        saga = self._run.book.saga
+        if (stands := self._asked.take_placed(saga, action.contract, digest)) is not None:
+            return stands, True
         place, is_remembered = await self.place(action.topic, digest, alike=alike)
         if is_remembered:
             placed = self._run.book.saga.placed
             return (place if placed is None else placed.get(place, place)), True
-        step = self._not_done_yet(waiting) if waiting else None
+        step = self._asked.take(self._run.book.saga, action.contract, digest)
         if step is None:
             return place, False
         if self.over or self.closed:
             self._refuse_if_taken_back(place)
-        self._run.book.tell(c.PlaceStep(step=step, place=place))
+        self._run.book.tell(c.PlaceStep(step=step, place=place, call=self.places.call_of(place)))
+        if (asked := step_request.get()) is not None and asked.step == place:
+            asked.step = step
         return step, True
-
-    def _not_done_yet(self, asked: deque[StepId]) -> StepId | None:
-        """The oldest of those that were asked ahead, leaving out what was taken back since."""
-        while asked:
-            step = self._run.state(asked.popleft())
-            if step.rewind is None and not step.wanted and step.status in _NOT_BEGUN:
-                return step.id
-        return None
 
     async def place(
         self, what: str, digest: str, at: Spot | None = None, alike: Alike | None = None
@@ -355,6 +351,11 @@ class Forward:
             and not await self._passes(step, verdict)
         ):
             return
+        look = action.parts.before if verdict.decision is Decision.REQUIRE_HUMAN and not ahead else None
+        if look is not None and not (
+            await self._heed_pauses(action) and await look_before_asking(run, step, look, action)
+        ):
+            return
         run.book.tell(c.RecordVerdict(step=step, verdict=verdict, ahead=ahead, contract=action.contract))
 
     async def go(self, effect: Effect, step: StepId, action: Action[..., Any]) -> None:
@@ -362,7 +363,7 @@ class Forward:
         match effect:
             case Judge():
                 approval = run.state(step).approval
-                ahead = step in self._ahead or (approval is not None and approval.rule == AHEAD)
+                ahead = step in self._asked or (approval is not None and approval.rule == AHEAD)
                 await self._judge(step, action, ahead=ahead)
             case Await(until=until):
                 if not await void_outlived(run) and run.state(step).status is StepStatus.AWAITING:
@@ -487,7 +488,8 @@ class Forward:
             return
         if self.over or self.closed:
             self._refuse_if_taken_back(step if isinstance(start, c.DispatchStep) else run.state(step).place)
-        with Flight(run.in_flight, step, task):
+        flight = run.in_flight[step] = Flight(run.in_flight, step, task)
+        try:
             run.book.tell(start)
             if run.book.saga.steps[step].status is not _RUNNING:
                 return  # what was approved is not what would run now, or it is too late
@@ -501,6 +503,8 @@ class Forward:
             if action.parts.reread is not None and succeeded:
                 await keep_after(run, step)
             is_over = not succeeded and note_failure(run)
+        finally:
+            flight.end()
         run.news.tell()
         if not succeeded:
             run.book.commit_soon()
@@ -548,8 +552,7 @@ class Forward:
             if self._is_asked_for_anew(step):
                 raise
             return Failed(error="it was cancelled before it was dispatched", fatal=not run.draining)
-        saga = book.saga
-        state = saga.steps.get(step)
+        saga, state = book.saga, book.saga.steps.get(step)
         if state is None or (self.over and self._is_asked_for_anew(step)):
             raise RefusedError(f"saga {saga.id} went back before step {step} could begin")
         is_intended = state.status is _RUNNING  # else a pause, or a rollback, came before its intent
@@ -587,12 +590,3 @@ class Forward:
         if parts.is_assertion:
             return judged(outcome)
         return outcome if parts.validation is None else await examined(run, action, state, outcome)
-
-
-def _is_done(step: Step) -> bool:
-    """Whether it has succeeded, and nobody has turned away from it: nothing is due, whatever the time is."""
-    return step.status is _SUCCEEDED and not step.given_up and step.told is None and step.rewind is None
-
-
-def _name(action: Action[..., Any]) -> str:
-    return f"{action.contract.topic}/{action.contract.version}"

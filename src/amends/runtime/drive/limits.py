@@ -15,6 +15,7 @@ from amends.core.decide.limits import FAMILY
 from amends.core.events import BudgetSpent, Cause
 from amends.core.state.limits import SPENDING, Response, spent_words
 from amends.core.words.values import BUILT_IN, Json, StepId
+from amends.dataclass import dataclass
 from amends.errors import InputError, JournalError
 from amends.runtime.declare.limits import Amount, spending
 from amends.runtime.drive.family import Halt, heed, within
@@ -23,13 +24,13 @@ from amends.runtime.drive.run import Run
 LONGEST_WORDS: Final = 400
 
 
+@dataclass(slots=True, eq=False)
 class Keeper:
     """Keeps one run within its limits. `claim` gives the place of what the calling task asks for."""
 
-    def __init__(self, run: Run, claim: Callable[[str, str], Awaitable[tuple[StepId, bool]]]) -> None:
-        self._run = run
-        self._claim = claim
-        self._timer: asyncio.Task[None] | None = None
+    _run: Run
+    _claim: Callable[[str, str], Awaitable[tuple[StepId, bool]]]
+    _timer: asyncio.Task[None] | None = None
 
     async def spend(self, tokens: int, usd: Amount, what: str) -> None:
         counted, micros = spending(tokens, usd)

@@ -8,6 +8,7 @@ from amends.core.commands import AwaitLock
 from amends.core.state.saga import Step
 from amends.core.words.contracts import Contract
 from amends.core.words.values import Json, SagaId, StepId
+from amends.dataclass import dataclass
 from amends.errors import RefusedError
 from amends.journal.port.journal import ROOT
 from amends.journal.port.locks import LockAnswer, LockAsk, LocksRefused, LocksTaken
@@ -17,12 +18,12 @@ from amends.runtime.drive.run import Run
 _NONE: Final = frozenset[str]()  # one for all lines: an empty set takes 200 bytes
 
 
+@dataclass(slots=True, eq=False)
 class HeldLocks:
     """Locks of one run. What it was given is its saga's until that has ended, and not asked for again."""
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._held: frozenset[str] = _NONE
+    _run: Run
+    _held: frozenset[str] = _NONE
 
     async def ask(self, step: StepId, contract: Contract, args: Json, until: int | None = None) -> LockAnswer:
         """Take all that a step needs for itself, or stand in line for it."""

@@ -115,6 +115,10 @@ class Logbook:
         if not self.is_writing:
             self._turn.add(self)
 
+    def put_off(self) -> None:
+        """Write what was told with what is told next: whoever calls this tells more, or commits, in the next turn."""
+        self._turn.drop(self)
+
     async def commit(self) -> None:
         """All that was told is durable when this returns, with what was told meanwhile."""
         while self._told and self.broken is None:
@@ -228,7 +232,7 @@ class Logbook:
             if answered.to > written:
                 self._waiters.append(answered)
             else:
-                self._turn.wake(answered)
+                self._turn.woken.append(answered)
         if not is_batched:
             self._turn.expect()
         if self._waiters:  # after those who were woken: they may have more to write

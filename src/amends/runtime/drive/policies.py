@@ -14,7 +14,7 @@ against the second, every `resume` and every process on duty goes through what i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from amends.clock import Clock
@@ -32,7 +32,7 @@ from amends.gate.facts import Facts
 from amends.gate.policy import Policy, PolicyGate
 from amends.journal.port.journal import Entry, Journal, PersonQuery, SagaQuery, Summary
 from amends.logs import logger
-from amends.runtime.drive.roster import Proof, Proofs
+from amends.runtime.drive.roster import Proof, Proofs, UnsignedDecision
 
 _SAGA: Final = SagaId(POLICIES)
 _GONE_THROUGH: Final = "amends.policies/asked"
@@ -188,20 +188,26 @@ class Policies:
         asked: Question | None = None,
         *,
         asks: bool = False,
+        at: int | None = None,
     ) -> str:
         """The signature of a decision, as it goes on record; '' where names are believed, and nobody gives one.
 
-        asks: this decision takes one, whatever the others do. Raises ProofError.
+        asks: this decision takes one, whatever the others do; at: the time that it goes by. Raises ProofError.
         """
         await self.refresh()
         if proof is not None:
-            return await self.proofs.signed(saga, fact, proof, policy=self.digest, asked=asked)
+            return await self.proofs.signed(saga, fact, proof, policy=self.digest, asked=asked, at=at)
         if asks or self.proof_since is not None:
             raise ProofError(
                 "decisions on this journal are signed, and this one is not: give a key that is enrolled, with "
                 "--ssh-key FILE or proof=; amends person list says whose keys are"
             )
         return ""
+
+    async def proved_together(self, wanted: Sequence[UnsignedDecision], proof: Proof) -> str:
+        """The one signature of several approvals, as it goes on record with each. Raises ProofError."""
+        await self.refresh()
+        return await self.proofs.signed_together(wanted, proof, policy=self.digest)
 
     async def void_outlived(self, request: Callable[[SagaId, c.Command], Awaitable[Saga]]) -> tuple[SagaId, ...]:
         """Have all that people are still asked under another policy voided, unless that was done since it was adopted.

@@ -10,7 +10,7 @@ import asyncio
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from types import FunctionType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol
 
 from amends.core import commands as c
 from amends.core.events import SagaStarted
@@ -19,6 +19,7 @@ from amends.core.transitions import SagaStatus
 from amends.core.words.contracts import Contract, Reversibility, key_of
 from amends.core.words.outcomes import Outcome
 from amends.core.words.values import LARGEST_VALUE, StepId
+from amends.dataclass import dataclass
 from amends.errors import JournalDamagedError
 from amends.gate.environments import DEVELOPMENT
 from amends.logs import logger
@@ -53,13 +54,11 @@ class AttemptOnFiles(Protocol):
     def ended(self, outcome: Outcome, /) -> Outcome: ...
 
 
+@dataclass(slots=True, eq=False)
 class LazyEvent:
     """An event that is made when somebody first waits: most runs never do, and each would take 800 bytes."""
 
-    __slots__ = ("_event",)
-
-    def __init__(self) -> None:
-        self._event: asyncio.Event | None = None
+    _event: asyncio.Event | None = None
 
     def tell(self) -> None:
         """Have whoever waits look again."""
@@ -79,16 +78,18 @@ _RUNNING: Final = SagaStatus.RUNNING
 _NONE: Final = frozenset[StepId]()  # one for all runs: an empty set takes 200 bytes
 
 
+@dataclass(slots=True, eq=False)
 class Flight:
-    """An attempt between its intent and its outcome: a rollback waits for it, and a closing coordinator too."""
+    """An attempt between its intent and its outcome: a rollback waits for it, and a closing coordinator too.
 
-    __slots__ = ("_ended", "_flights", "_is_over", "_step", "task")
+    Who makes one puts it into `flights`, and ends it.
+    """
 
-    def __init__(self, flights: dict[StepId, Flight], step: StepId, task: asyncio.Task[Any] | None) -> None:
-        self._flights, self._step = flights, step
-        self.task = task
-        self._is_over = False
-        self._ended: asyncio.Future[None] | None = None
+    _flights: dict[StepId, Flight]
+    _step: StepId
+    task: asyncio.Task[Any] | None
+    _is_over: bool = False
+    _ended: asyncio.Future[None] | None = None
 
     @property
     def ended(self) -> asyncio.Future[None]:
@@ -99,11 +100,8 @@ class Flight:
                 self._ended.set_result(None)
         return self._ended
 
-    def __enter__(self) -> Self:
-        self._flights[self._step] = self
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def end(self) -> None:
+        """It is over, however: nobody has to wait for it any more."""
         if self._flights.get(self._step) is self:  # else its compensation has begun: this one had nothing to dispatch
             del self._flights[self._step]
         self._is_over = True
@@ -180,9 +178,6 @@ class Run:
         """Whether there may be earlier attempts to tell of: of the step, of its part of the work, or of the saga."""
         saga = self.book.saga
         return bool(step.reasons or saga.rewinds or (saga.begun is not None and saga.begun.because))
-
-    def flight(self, step: StepId) -> Flight:
-        return Flight(self.in_flight, step, asyncio.current_task())
 
     @property
     def flights(self) -> tuple[asyncio.Future[None], ...]:

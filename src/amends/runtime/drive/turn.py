@@ -12,6 +12,8 @@ from collections.abc import Callable, Generator
 from contextvars import Context
 from typing import Any, Protocol
 
+from amends.dataclass import dataclass
+
 
 class Writes(Protocol):
     """A pen, as far as the end of a turn needs it."""
@@ -21,21 +23,20 @@ class Writes(Protocol):
     def begin_append(self) -> None: ...
 
 
+@dataclass(slots=True, eq=False)
 class Answered:
     """An answer that one task awaits: mostly, that nothing up to the command number `to` is still to be written.
 
     To a task it is a future that has one listener: itself. `go_on` has it go on here and now, in its own context.
     """
 
-    __slots__ = ("_asyncio_future_blocking", "_callback", "_context", "_is_cancelled", "_is_over", "_loop", "to")
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, to: int = 0) -> None:
-        self._loop = loop
-        self.to = to
-        self._asyncio_future_blocking = False
-        self._callback: Callable[[Answered], object] | None = None
-        self._context: Context | None = None
-        self._is_over = self._is_cancelled = False
+    _loop: asyncio.AbstractEventLoop
+    to: int = 0
+    _asyncio_future_blocking: bool = False
+    _callback: Callable[[Answered], object] | None = None
+    _context: Context | None = None
+    _is_over: bool = False
+    _is_cancelled: bool = False
 
     def __await__(self) -> Generator[Answered, None, None]:
         if not self._is_over:
@@ -76,19 +77,20 @@ class Turn:
     """The end of a turn of the loop, for all pens of one worker that write then: one call of the loop for all."""
 
     def __init__(self) -> None:
-        self._books: list[Writes] = []
-        self._woken: list[Answered] = []
+        self._books: dict[Writes, None] = {}
+        self.woken: list[Answered] = []
+        """Those that go on when this turn ends; whoever puts one here has it end, by `expect` or `end`."""
         self._is_expected = False
 
     def add(self, book: Writes) -> None:
         """Have it write what it was told at the end of this turn."""
         if not self._is_expected:
             self.expect()
-        self._books.append(book)
+        self._books[book] = None
 
-    def wake(self, answered: Answered) -> None:
-        """Have it go on when this turn ends; `expect` or `end` has to follow."""
-        self._woken.append(answered)
+    def drop(self, book: Writes) -> None:
+        """Leave it to others to have that written."""
+        self._books.pop(book, None)
 
     def expect(self) -> None:
         """End after all that the loop has to do by now."""
@@ -98,17 +100,17 @@ class Turn:
 
     def end(self) -> None:
         """Have those go on who were woken; then have written what they told, and what others told in this turn."""
-        woken, self._woken = self._woken[::-1], []
+        woken, self.woken = self.woken[::-1], []
         self._is_expected = True  # what is told now is written by this very call
         try:
             while woken:
                 woken.pop().go_on()
         finally:
             self._is_expected = False
-            self._woken += reversed(woken)  # some are left only where the program is about to end
-            if self._woken:
+            self.woken += reversed(woken)  # some are left only where the program is about to end
+            if self.woken:
                 self.expect()
-        books, self._books = self._books, []
+        books, self._books = self._books, {}
         for book in books:
             if not book.is_writing:
                 book.begin_append()

@@ -25,7 +25,7 @@ from amends.runtime.declare.checks import Check
 from amends.runtime.declare.parts import RESULT, wanted_names
 from amends.runtime.drive.run import Run
 from amends.runtime.values.bounded import small_or_off_loop
-from amends.secrets import kept_words, unmask
+from amends.secrets import Secret, kept_words, unmask
 
 FLAWED: Final = "flawed: "
 
@@ -36,47 +36,62 @@ async def examined(run: Run, action: Action[..., Any], state: Step, outcome: Out
     if function is None or not isinstance(outcome, Succeeded) or outcome.opaque:
         return outcome
     looked = await _looked_at(run, state, function, action, outcome.result)
+    earlier = state.attempts - state.renewed_at - 1
+    before = state.reasons[-earlier:] if earlier > 0 else ()
+    return after_look(outcome, looked, before, action.parts.tries, run.secrets_of(state.id))
+
+
+def after_look(
+    outcome: Outcome, looked: Outcome, before: Iterable[str], tries: int, known: Iterable[Secret]
+) -> Outcome:
+    """The outcome of an attempt whose result was looked at. `before`: why the attempts before it did not succeed.
+
+    The next attempt comes at once, unless there were enough: a provider that is down is waited for, a flaw not.
+    """
+
+    def flawed(why: str, where: str = "") -> Failed:
+        count = 1 + sum(reason.startswith(FLAWED) for reason in before)
+        return Failed(error=FLAWED + why, final=count >= tries, after_s=0.0, where=where)
+
     match looked:
         case Succeeded(result=None | True, opaque=""):
             return outcome
         case Lost(timed_out=False, fatal=False, final=False):
             return looked  # it was cancelled: the attempt is made again
         case Succeeded(result=str() as why):
-            return _flawed(state, kept_words(why, run.secrets_of(state.id)), action.parts.tries)
+            return flawed(kept_words(why, known))
         case Succeeded():
-            return _flawed(state, "it was found wrong", action.parts.tries)
+            return flawed("it was found wrong")
         case Failed(error=why, where=where) | Lost(error=why, where=where):
-            return _flawed(state, why, action.parts.tries, where)
+            return flawed(why, where)
 
 
 async def _looked_at(
     run: Run, state: Step, function: Callable[..., object], action: Action[..., Any], result: Json
 ) -> Outcome:
-    names, saga = action.parts.signature.names, run.book.saga.id
-    secrets = run.secrets.get(state.id) or run.given
+    saga, secrets = run.book.saga.id, run.secrets.get(state.id) or run.given
     known = await small_or_off_loop(
         lambda most: action.parts.typed.restore_result(unmask(result, saga, secrets, most=most))
     )
     asked = await run.asked(state, action)
-    given = {**{name: value for name, value in asked.args.items() if name in names}, RESULT: known}
-    wanted = wanted_names(function, (RESULT, *names))
-    if wanted is None:
-        call = run.call(state, "validate", function, known, key=run.key(state), timeout_s=state.contract.timeout_s)
-    else:
-        by_name = {name: value for name, value in given.items() if name in wanted}
-        call = run.call(
-            state, "validate", lambda: function(**by_name), key=run.key(state), timeout_s=state.contract.timeout_s
-        )
+    look = looks_at(action, function, asked.args, known)
+    call = run.call(state, "validate", look, key=run.key(state), timeout_s=state.contract.timeout_s)
     call.is_async = inspect.iscoroutinefunction(function)
     call.certain_failure = True
     return await run.around.executor.perform(call)
 
 
-def _flawed(state: Step, why: str, tries: int, where: str = "") -> Failed:
-    """The next attempt comes at once, unless there were enough: a provider that is down is waited for, a flaw not."""
-    earlier = state.attempts - state.renewed_at - 1
-    flawed = sum(reason.startswith(FLAWED) for reason in state.reasons[-earlier:]) if earlier > 0 else 0
-    return Failed(error=FLAWED + why, final=flawed + 1 >= tries, after_s=0.0, where=where)
+def looks_at(
+    action: Action[..., Any], function: Callable[..., object], args: Mapping[str, Any], result: object
+) -> Callable[[], object]:
+    """The call by which a validation looks at a result, with whichever arguments of the action it asks for."""
+    names = action.parts.signature.names
+    wanted = wanted_names(function, (RESULT, *names))
+    if wanted is None:
+        return lambda: function(result)
+    given = {**{name: value for name, value in args.items() if name in names}, RESULT: result}
+    by_name = {name: value for name, value in given.items() if name in wanted}
+    return lambda: function(**by_name)
 
 
 class DoNamed(Protocol):
@@ -100,13 +115,19 @@ def judged(outcome: Outcome) -> Outcome:
             return Failed(error=error, final=True, where=where)
 
 
-async def verify(do: DoNamed, wanted: Iterable[Check], named: Mapping[str, object], result: object, run: Run) -> None:
+async def verify(
+    do: DoNamed,
+    wanted: Iterable[Check],
+    named: Mapping[str, object],
+    result: object,
+    is_vouched_for: Callable[[StepId], bool],
+) -> None:
     """Ask each in turn. Raises UnverifiedError for the first that does not hold, unless a person vouched for it."""
     for one in wanted:
         try:
             await do(one.action, one.args(named, result))
         except StepError as exc:
-            if is_waived(run.book.saga, StepId(exc.step)):
+            if is_vouched_for(StepId(exc.step)):
                 continue
             why = f"verification {one.name} failed: {located(exc.reason, exc.where)}"
             raise UnverifiedError(why, step=exc.step, topic=exc.topic, calls=one.on_failed == "call") from exc

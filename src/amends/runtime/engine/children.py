@@ -36,7 +36,7 @@ from amends.core.state.limits import within_of
 from amends.core.state.reasons import because_of
 from amends.core.state.saga import Saga, evolve, unstarted
 from amends.core.transitions import SagaStatus
-from amends.core.words.values import HOLDS, MITIGATED, RUNTIME, Json, SagaId, StepId, canonical
+from amends.core.words.values import HOLDS, MITIGATED, RUNTIME, SESSION, Json, SagaId, StepId, canonical
 from amends.errors import (
     Fatal,
     JournalConflictError,
@@ -57,6 +57,7 @@ from amends.runtime.drive.worker_context import WorkerContext
 from amends.runtime.engine.background import BackgroundTasks
 from amends.runtime.engine.built_in import know_built_in
 from amends.runtime.engine.handle import Ended, parent_of
+from amends.runtime.saga.open import UNTIL_OPENED, OpenDefinition
 from amends.runtime.settings import bounded
 from amends.runtime.values.bounded import keep_off_loop, small_or_off_loop
 from amends.secrets import Secret
@@ -104,7 +105,7 @@ class Children:
         self._around.registry.add_definition(definition)
 
     def definition(self, name: str, version: int) -> SagaDefinition:
-        return self._around.registry.definition(name, version)
+        return self._around.registry.child_definition(name, version)
 
     # -- forward ------------------------------------------------------------------------------------------------------
 
@@ -164,7 +165,7 @@ class Children:
         if row.status in _GO_BACK and goes_back(await self._engine.load(parent), step):  # by another worker, perhaps
             raise _begins_no_child(parent)
         try:
-            declared = self._around.registry.definition(definition, version)
+            declared = self._around.registry.child_definition(definition, version)
         except UnknownDefinitionError as exc:
             raise Fatal(str(exc), happened=False) from None
         said = (self._around.settings.limits, declared.options.limits)
@@ -176,6 +177,9 @@ class Children:
         start = bounded(start, declared.options, self._around.settings)
         start = replace(start, because=because_of(await self._engine.state(parent), step), module=declared.module)
         start = replace(start, limits=limits, files=await self._handed_down(parent, files, start, child))
+        if isinstance(declared, OpenDefinition):
+            labels = {**start.labels, SESSION: "open"}
+            start = replace(start, session=UNTIL_OPENED.as_json(), labels=labels)
         if (driven := self._engine.driven(parent)) is not None and goes_back(driven, step):
             raise _begins_no_child(parent)  # asked in the same breath: from here on it is found, and told to stop
         _ = self._engine.begin(declared, start, child, kept.secrets)
@@ -243,7 +247,9 @@ class Children:
 
     async def _stir(self, parent: SagaId) -> Ended | None:
         begun = await self._engine.begun(parent)
-        if begun is not None and f"{begun.definition}/{begun.version}" in self._around.registry.definition_names():
+        known = self._around.registry.definition_names()
+        is_open_here = parent in self._engine.sessions.here
+        if begun is not None and (is_open_here or f"{begun.definition}/{begun.version}" in known):
             return await self._engine.stir(parent)
         return None
 

@@ -56,7 +56,7 @@ from amends.runtime.drive.forward import Forward
 from amends.runtime.drive.limits import Keeper
 from amends.runtime.drive.logbook import Logbook
 from amends.runtime.drive.run import Run
-from amends.runtime.drive.validation import verify
+from amends.runtime.drive.validation import is_waived, verify
 from amends.runtime.drive.worker_context import WorkerContext
 from amends.runtime.saga.documents import Office, office
 from amends.runtime.saga.open import Drive, OpenDefinition
@@ -204,6 +204,8 @@ class Driver:
             ended = self._ended_badly(exc)
         self._forward.places.leave()
         self._record(ended)
+        if not self.book.saga.phase.ended:
+            self.book.put_off()  # the drive goes on in the next turn: what is due then shares the write, too
 
     def _record(self, command: c.Command) -> None:
         """Tell a command; what becomes of a function that was stopped from outside says nothing of its work."""
@@ -289,11 +291,14 @@ class Driver:
         if not early:  # what nobody asked for again has come to its end by then, or is settled
             self._require_all_asked_for(besides={one.action.topic for one in checks})
         if checks:
-            await verify(work.do_named, checks, definition.given(named), result, self.run)
+            await verify(work.do_named, checks, definition.given(named), result, self._is_vouched_for)
             if not early:
                 self._require_all_asked_for()
         kept = await keep_off_loop(result, name, "the saga's result")
         return c.FinishWork(result=kept.value, early=self.run.kept_words(early) if early else "")
+
+    def _is_vouched_for(self, step: StepId) -> bool:
+        return is_waived(self.book.saga, step)
 
     def _require_all_asked_for(self, besides: Collection[str] = ()) -> None:
         for step in self._forward.places.missing:

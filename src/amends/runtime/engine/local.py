@@ -16,7 +16,6 @@ time that is left, by a clock that nobody sets, and asks the journal when it has
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
@@ -34,11 +33,8 @@ from amends.core.words.values import RUNTIME, Json, SagaId, StepId
 from amends.errors import (
     AmendsError,
     DivergedError,
-    JournalBusyError,
     JournalConflictError,
     JournalError,
-    JournalFullError,
-    JournalStoppedError,
     LeaseLostError,
     RefusedError,
     UnknownDefinitionError,
@@ -60,6 +56,7 @@ from amends.runtime.engine.background import BackgroundTasks, Heart, Heartbeat, 
 from amends.runtime.engine.children import Children
 from amends.runtime.engine.driver import Driver
 from amends.runtime.engine.handle import Ended, Handle, at_its_end, ended, halted, parent_of
+from amends.runtime.engine.late import enrolled
 from amends.runtime.engine.leases import SIDE_BY_SIDE, Claims
 from amends.runtime.engine.resume import Driven, Seats, driven_or_joined, followed, resumed, taken_up
 from amends.runtime.engine.sessions import OpenSagas
@@ -70,7 +67,6 @@ from amends.secrets import DigestKey, Secret, digests_by, unmask
 _log = logger("amends.engine")
 _MARGIN: Final = 0.1
 _SHORTEST_S: Final = 0.05
-_AGAIN_S: Final = 5.0
 _DRIVABLE: Final = frozenset({SagaStatus.RUNNING, SagaStatus.WAITING, SagaStatus.ROLLING_BACK})
 _UNDER_WAY: Final = frozenset({SagaStatus.RUNNING, SagaStatus.ROLLING_BACK, SagaStatus.PAUSED})
 
@@ -99,7 +95,7 @@ class LocalEngine:
         self._watched: dict[SagaId, asyncio.Future[asyncio.Task[Ended]]] = {}  # parked, with somebody waiting
         self._parked_secrets: dict[SagaId, tuple[Secret, ...]] = {}  # which no journal gives back
         self._dropped: set[SagaId] = set()  # the journal failed under their drivers; `resume` takes them up again
-        self._claims = Claims()
+        self.claims = Claims()
         self._requests = asyncio.Semaphore(SIDE_BY_SIDE)  # each has a saga's state at hand
         self._queued: set[SagaId] = set()  # nudged, and not looked at yet
         self._turn = Turn()
@@ -214,12 +210,18 @@ class LocalEngine:
             return run[0].book.saga.begun
         return None if await self._journal.saga(saga) is None else (await self.load(saga)).begun
 
-    async def put_on_record(self, saga: SagaId) -> None:
-        """Have a saga on disk that was started here and has done nothing yet: somebody looks for it there."""
+    async def put_on_record(self, saga: SagaId) -> SagaStarted | None:
+        """Have a saga on disk that was started here and has done nothing yet: somebody looks for it there.
+
+        Where another process began it first, that one is found there; how it was begun here.
+        """
         run = self._runs.get(saga)
         if run is not None and run[0].book.is_unborn:
-            with contextlib.suppress(JournalConflictError):  # another process began it first: that one is found
+            try:
                 await run[0].book.commit()
+            except JournalConflictError:
+                return run[0].book.saga.begun
+        return None
 
     def driven(self, saga: SagaId) -> Saga | None:
         """How a saga stands that is driven here, with what is about to be durable; None for any other."""
@@ -249,7 +251,6 @@ class LocalEngine:
         secrets = secrets or self._parked_secrets.pop(saga, ())
         driver = Driver(self._around, book, definition, secrets)
         task = asyncio.create_task(driven_or_joined(self._drive(driver, definition, secrets), book, self))
-        task.add_done_callback(partial(_heard, book))
         self._runs[saga] = (driver, task)
         watcher = self._watched.pop(saga, None)
         if watcher is not None and not watcher.done():
@@ -302,6 +303,9 @@ class LocalEngine:
             raise
         finally:
             self._runs.pop(book.saga.id, None)
+            task = asyncio.current_task()
+            if isinstance(book.broken, LeaseLostError) and task is not None:
+                task.add_done_callback(_heard)
         if book.saga.status.ended and self._around.lock_queue.are_waited_for(book.saga.id):
             self._background.run(self._around.lock_queue.wake())
         self._children.ended(book.saga)
@@ -347,7 +351,7 @@ class LocalEngine:
         return None if handle is None else await handle.halt()
 
     async def _begin_driving(self, saga: SagaId, due_by: int | None = None) -> Handle | None:
-        async with self._claims.of(saga):
+        async with self.claims.of(saga):
             handle = self.running(saga)
             if handle is None:
                 leases = await self._journal.claim(self.worker, saga=saga, due_by=due_by)
@@ -359,13 +363,13 @@ class LocalEngine:
 
     async def take_up_session(self, saga: SagaId) -> Handle | None:
         """Drive an open saga that somebody has open here; None where it is driven, here or by another worker."""
-        async with self._claims.of(saga):
+        async with self.claims.of(saga):
             leases = () if saga in self._runs else await self._journal.claim(self.worker, saga=saga)
             return await self._take_up(leases[0]) if leases else None
 
     async def go_on(self, saga: SagaId) -> None:
         """Take a saga up in the background, where something is due, nobody has it, and its definition is known."""
-        async with self._claims.of(saga):
+        async with self.claims.of(saga):
             if self.running(saga) is None and not self.sessions.lends:
                 known = self._registry.definition_names()
                 now = self._clock.now()
@@ -429,7 +433,7 @@ class LocalEngine:
         if most <= 0:
             return {}
         known, due_by = self._registry.resumable_names(), self._clock.now()
-        async with self._claims.alone():
+        async with self.claims.alone():
             await self._come_back()
             leases = await self._journal.claim(self.worker, definitions=known, due_by=due_by, limit=most)
             return await taken_up(leases, self._take_up, trouble)
@@ -514,7 +518,7 @@ class LocalEngine:
             run = self._runs.get(saga)
             if run is not None:
                 self._background.run(run[0].nudge())
-            elif saga not in self._queued and not self._claims.is_in_line(saga):  # told of at each beat, until its turn
+            elif saga not in self._queued and not self.claims.is_in_line(saga):  # told of at each beat, until its turn
                 self._queued.add(saga)
                 self._background.run(self._drive_if_due(saga))
 
@@ -550,18 +554,9 @@ class LocalEngine:
 
     async def _enrol_late(self, saga: SagaId, step: StepId, attempt: int, outcome: Succeeded | Lost) -> None:
         """Nobody else knows of it: what the journal has no room for now is told again, as long as this worker lives."""
-        while True:
-            command = c.EnrolLate(step=step, attempt=attempt, outcome=outcome)
-            try:
-                await self.request(saga, command)
-                break
-            except (JournalFullError, JournalBusyError) as exc:
-                _log.warning("saga %s: step %s ended late, which cannot be written yet: %s", saga, step, exc)
-                await self._clock.sleep(_AGAIN_S)
-            except JournalStoppedError as exc:
-                _log.warning("saga %s: step %s ended late, which cannot be written any more: %s", saga, step, exc)
-                return
-        if saga not in self._dropped:  # else it is `resume` that takes it up again
+        command = c.EnrolLate(step=step, attempt=attempt, outcome=outcome)
+        is_told = await enrolled(self, saga, command, self._clock)
+        if is_told and saga not in self._dropped:  # else it is `resume` that takes it up again
             with suppress(LeaseLostError):  # which has been said
                 await self.drive(saga)
 
@@ -593,7 +588,7 @@ class LocalEngine:
             _log.warning("the leases could not be given back: %s", exc)
 
 
-def _heard(book: Logbook, driven: asyncio.Future[Ended]) -> None:
+def _heard(driven: asyncio.Task[object]) -> None:
     """A take-over is said where it is found; who waits for the saga is told too, but nobody has to wait."""
-    if isinstance(book.broken, LeaseLostError) and not driven.cancelled():
+    if not driven.cancelled():
         driven.exception()

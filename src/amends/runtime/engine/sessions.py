@@ -10,7 +10,7 @@ from amends.clock import Clock
 from amends.core.state.saga import Saga
 from amends.core.words.values import SagaId
 from amends.errors import AmendsError
-from amends.journal.port.journal import Journal
+from amends.journal.port.journal import ROOT, Journal
 from amends.logs import logger
 from amends.runtime.declare.registry import Registry
 from amends.runtime.drive.logbook import Logbook
@@ -19,6 +19,7 @@ from amends.runtime.saga.open import OpenDefinition, timer_of, unattended, unkno
 
 _log = logger("amends.engine")
 _LOOK_S: Final = 0.05
+_LONGEST_LOOK_S: Final = 1.0
 _FOR_EVER_MS: Final = 366 * 86_400_000
 
 
@@ -44,7 +45,9 @@ class OpenSagas:
     async def may_drive(self, book: Logbook, registry: Registry) -> bool:
         """Whether this process knows all that it would need; else it is left to others for a while."""
         saga = book.saga
-        unknown = () if saga.id in self.here else unknown_actions(saga, registry)
+        root = "" if saga.begun is None else saga.begun.labels.get(ROOT, "")
+        is_here = saga.id in self.here or root in self.here  # whoever has the root open makes its children's calls too
+        unknown = () if is_here else unknown_actions(saga, registry)
         if unknown:
             _log.info("session %s is left to others: this process does not know %s", saga.id, ", ".join(unknown))
             await book.rest(self._clock.now() + round(registry.left_alone_s * 1000))
@@ -67,10 +70,11 @@ class OpenSagas:
 
     async def has_halted(self, handle: Handle, saga: Saga) -> bool:
         """Wait until one that is open here has gone back as far as it is to; false where its agent may go on then."""
-        halt = asyncio.ensure_future(handle.halt())
+        halt, look_s = asyncio.ensure_future(handle.halt()), _LOOK_S
         try:
             while not halt.done() and not saga.works:
-                await asyncio.wait({halt}, timeout=_LOOK_S)
+                await asyncio.wait({halt}, timeout=look_s)
+                look_s = min(2 * look_s, _LONGEST_LOOK_S)  # a retry may be far off
             return halt.done()
         finally:
             halt.cancel()

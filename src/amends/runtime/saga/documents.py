@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from amends.core.words.contracts import Reversibility, key_of
-from amends.core.words.values import SagaId, canonical
+from amends.core.words.values import LARGEST_VALUE, SagaId, canonical
 from amends.dataclass import dataclass
 from amends.documents.documents import spelled_body
 from amends.errors import (
@@ -55,6 +55,14 @@ class Office:
 
 
 office: ContextVar[Office] = ContextVar("amends_office")
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentOwner:
+    """Whose documents they are, where the journal is elsewhere and looks at their size itself."""
+
+    actor: str
+    most_bytes: int = LARGEST_VALUE
 
 
 # -- the built-in actions ---------------------------------------------------------------------------------------------
@@ -130,14 +138,15 @@ for _one in (set_document, delete_document):
 class State:
     """A saga's way to documents; each method is a step, or two, and is awaited."""
 
-    def __init__(self, do: DoNamed, *, own: bool) -> None:
+    def __init__(self, do: DoNamed, *, own: bool, owner: Callable[[], Office | DocumentOwner] = office.get) -> None:
         self._do = do
         self._own = own
+        self._owner = owner
         self._seen: dict[str, int] = {}
 
     def _name(self, name: str) -> str:
         """Its own documents stand under the name of the saga's actor."""
-        return checked_document_name(f"{office.get().actor}/{name}" if self._own else name)
+        return checked_document_name(f"{self._owner().actor}/{name}" if self._own else name)
 
     async def get(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - any JSON value
         """Content of the document: this saga's own change, else the newest version that is final."""
@@ -152,7 +161,7 @@ class State:
         full = self._name(name)
         if any(True for _ in secrets_in(body)):
             raise InputError(f"document {full} cannot hold a secret: it is kept as it is; store a reference instead")
-        spelled_body(full, body, office.get().most_bytes)
+        spelled_body(full, body, self._owner().most_bytes)
         return await self._write(set_document, {"name": full, "body": body}, expect)
 
     async def update(self, name: str, change: Callable[[Any], Any], default: Any = None) -> Any:  # noqa: ANN401 - any JSON

@@ -34,6 +34,7 @@ from amends.errors import (
 from amends.runtime.declare.action import Action
 from amends.runtime.declare.definition import SagaDefinition
 from amends.runtime.declare.graph import Graph
+from amends.runtime.declare.limits import Limits
 from amends.runtime.declare.options import Options
 from amends.runtime.declare.registry import Registry
 from amends.runtime.drive.asking import wait
@@ -69,6 +70,9 @@ class Idle:
         return f"nobody has taken a step for {span(round(self.seconds * 1000))}"
 
 
+UNTIL_OPENED: Final = Idle(3600.0, "keep")
+
+
 def idle_of(begun: SagaStarted) -> Idle:
     """As it was opened."""
     said = cast("dict[str, Any]", begun.session or {})
@@ -95,9 +99,11 @@ class _Input(Signature):
 class OpenDefinition(SagaDefinition[..., Any]):
     """The definition of an open saga: its name. `body` stands where others have a function; nothing is registered."""
 
-    def __init__(self, name: str, body: Callable[[Drive], Awaitable[Any]]) -> None:
-        self.options = Options()
-        self.name, self.version, self.module = name, 0, ""
+    def __init__(
+        self, name: str, body: Callable[[Drive], Awaitable[Any]], version: int = 0, options: Options | None = None
+    ) -> None:
+        self.options = options or Options()
+        self.name, self.version, self.module = name, version, ""
         self.rehearsal = None
         self.steps, self.checks, self.resources = (), (), ()
         self._graph, self._is_list = Graph({}, {}, is_list=True), False
@@ -106,6 +112,9 @@ class OpenDefinition(SagaDefinition[..., Any]):
         """The one under way, which whoever drives it has to set."""
         self.function = self._function
         self.signature = _Input(self._function, skip=1)
+
+    def check(self, named: Mapping[str, Any]) -> None:
+        """Nothing: its input is for the record, and whoever has its function has looked at it."""
 
     async def _function(self, s: Work) -> Any:  # noqa: ANN401 - the caller's own result; it acts through the drive
         if self.drive is None:
@@ -116,13 +125,20 @@ class OpenDefinition(SagaDefinition[..., Any]):
 def unattended(saga: Saga) -> OpenDefinition:
     """The definition by which a saga is driven that nobody has open."""
     begun = cast("SagaStarted", saga.begun)
-    idle = idle_of(begun)
+    return OpenDefinition(begun.definition, _tended(idle_of(begun)))
 
+
+def open_child(name: str, version: int, limits: Limits | None) -> OpenDefinition:
+    """The definition of a child whose function is elsewhere: it begins as an open saga, and waits for who has it."""
+    return OpenDefinition(name, _tended(UNTIL_OPENED), version, Options(limits=limits))
+
+
+def _tended(idle: Idle) -> Callable[[Drive], Awaitable[None]]:
     async def tend(drive: Drive) -> None:
         await settle(drive)
         await rest(drive, idle)
 
-    return OpenDefinition(begun.definition, tend)
+    return tend
 
 
 def unknown_actions(saga: Saga, registry: Registry) -> tuple[str, ...]:
@@ -152,7 +168,7 @@ async def settle(drive: Drive) -> None:
         state = book.saga.steps[step]
         if state.rewind is not None or state.told is not None:
             continue
-        if state.status is StepStatus.UNKNOWN:
+        if state.status is StepStatus.UNKNOWN and not (state.call and state.topic == CALL):  # its child may wait, too
             await _bring_to_its_end(drive, state)
         elif state.status in _NOT_BEGUN and not state.call and state.wanted and not state.contract.hold:
             await drive.rewinds.settle(step, "whoever asked for it is gone, and it had not begun")

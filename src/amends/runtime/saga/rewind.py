@@ -8,7 +8,7 @@ a branch beside it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import Final, TypeVar, cast
 
 from amends.core import commands as c
@@ -90,14 +90,14 @@ class Passed:
     made: int
 
 
+@dataclass(slots=True, eq=False)
 class Rewinds:
     """The rollbacks of one call of a saga's function."""
 
-    def __init__(self, run: Run, forward: Forward, stop_children: Callable[[], None]) -> None:
-        self.forward = forward
-        self._run = run
-        self._stop_children = stop_children
-        self._passed: list[Passed] = []
+    _run: Run
+    forward: Forward
+    _stop_children: Callable[[], None]
+    _passed: list[Passed] = field(default_factory=list[Passed])
 
     @property
     def saga(self) -> Saga:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextvars import Context, ContextVar, copy_context
 from datetime import datetime, timedelta
 from functools import cached_property
-from itertools import islice
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, ParamSpec, Protocol, Self, TypeVar, cast, overload
 
@@ -29,6 +28,7 @@ from amends.runtime.declare.definition import SagaDefinition
 from amends.runtime.declare.limits import Amount
 from amends.runtime.drive.judging import judge
 from amends.runtime.drive.positions import Spot, StepRequest, step_request
+from amends.runtime.saga.calls import Calls, SessionStep, checked_call, shown_step, takes_call
 from amends.runtime.saga.documents import SessionState
 from amends.runtime.saga.open import (
     Drive,
@@ -45,7 +45,7 @@ from amends.runtime.saga.open import (
 from amends.runtime.saga.rewind import Feedback
 from amends.runtime.saga.work import begin_with, bound, take_resources
 from amends.runtime.values.bounded import keep_off_loop
-from amends.secrets import Secret, unmask
+from amends.secrets import Secret
 
 if TYPE_CHECKING:
     from amends.runtime.files.given import SagaFiles
@@ -86,23 +86,6 @@ class Host(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionStep:
-    """One step of a session as it stands: for an agent that comes back."""
-
-    step: str
-    topic: str
-    call: str
-    status: str
-    result: Any = None
-    error: str = ""
-
-    @property
-    def stands(self) -> bool:
-        """Whether it took effect, and was not taken back."""
-        return self.status == StepStatus.SUCCEEDED
-
-
 @dataclass(slots=True)
 class _Leaving:
     """How the block was left; each a way to end the body."""
@@ -135,10 +118,8 @@ class Session:
         self._leaving: asyncio.Future[_Leaving] = asyncio.get_running_loop().create_future()
         self._under_way: set[asyncio.Task[Any]] = set()
         self._last = 0.0
-        self._calls: dict[str, StepId] = {}
-        self._looked_at = 0
-        """The steps of calls, and how many of all were looked at for them."""
-        self._shared: dict[str, asyncio.Task[Any]] = {}  # by call: who asks for the same waits for them
+        self._calls = Calls()
+        self._shared: dict[str, asyncio.Future[None]] = {}  # by call: who asks for the same waits for them
         self.loop: Final = asyncio.get_running_loop()  # the one that it belongs to
 
     def __repr__(self) -> str:
@@ -249,7 +230,7 @@ class Session:
 
     def _open(self, drive: Drive) -> None:
         self._drive, self._context = drive, copy_context()
-        self._calls, self._looked_at = {}, 0
+        self._calls = Calls()
         self._last = drive.run.around.clock.elapsed()
         self.opened.set()
 
@@ -262,7 +243,10 @@ class Session:
             await asyncio.wait(self._under_way)
 
     async def _until_left(self, drive: Drive) -> _Leaving:
-        """Wait until the block is left; meanwhile, look whether nobody takes a step for too long."""
+        """Wait until the block is left; meanwhile, look whether nobody takes a step for too long.
+
+        A step does not wake it: when the time has passed since the last one that it knew of, it looks for a later one.
+        """
         clock, is_told = drive.run.around.clock, self._idle.then == "keep"
         while not self._leaving.done():
             self._stirred.clear()
@@ -279,14 +263,13 @@ class Session:
         return self._leaving.result()
 
     async def _stir(self, drive: Drive, most_s: float | None) -> None:
-        waited: set[asyncio.Future[Any]] = {asyncio.ensure_future(self._stirred.wait())}
-        if most_s is not None:
-            waited.add(asyncio.ensure_future(drive.run.around.clock.sleep(most_s)))
+        """Wait for that long, and without a time until something begins or ends; or until the block is left."""
+        until: Any = self._stirred.wait() if most_s is None else drive.run.around.clock.sleep(most_s)
+        waited: asyncio.Future[Any] = asyncio.ensure_future(until)
         try:
-            await asyncio.wait({*waited, self._leaving}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({waited, self._leaving}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for one in waited:
-                one.cancel()
+            waited.cancel()
 
     async def _ready(self) -> Drive:
         """The drive to act through. Raises RefusedError where there is none, and none will come by itself."""
@@ -308,6 +291,19 @@ class Session:
                 opened.cancel()
                 halted.cancel()
         return self._drive
+
+    async def _stopped(self, drive: Drive) -> str:
+        """Why a drive was stopped under what was being done: it ended, or is driven anew."""
+        opened: asyncio.Future[Any] = asyncio.ensure_future(self.opened.wait())
+        halted: asyncio.Future[Any] = asyncio.ensure_future(self._host.halted(self.id))
+        try:
+            await asyncio.wait({opened, halted}, return_when=asyncio.FIRST_COMPLETED)
+            if halted.done() and self._drive in {None, drive}:
+                return f"is {_told(halted.result())}"
+            return "had a part of it taken back before this came to its end"
+        finally:
+            opened.cancel()
+            halted.cancel()
 
     # -- acting -------------------------------------------------------------------------------------------------------
 
@@ -333,7 +329,7 @@ class Session:
             if self._leaving.done():
                 raise SessionOverError(f"session {self.id}: it was stopped before this came to its end")
             if asked is None:
-                raise SessionOverError(f"session {self.id} is {_told(await self._host.halted(self.id))}")
+                raise SessionOverError(f"session {self.id} {await self._stopped(drive)}")
             saga = await self._host.state(self.id)
             step = None if asked.step is None else saga.steps.get(asked.step)
             if step is None:
@@ -366,7 +362,7 @@ class Session:
         """
         call = ""
         if "call" in kwargs:
-            if isinstance(cast("object", action), Action) and "call" in action.parts.signature.names:
+            if takes_call(action):
                 raise InputError(
                     f"{action.topic} has a parameter of its own that is called call: write "
                     "await s.do_named(action, {…}, call=…) to give the step an id"
@@ -390,22 +386,20 @@ class Session:
         while call and (under_way := shared.get(call)) is not None:
             await asyncio.wait({under_way})  # then the journal answers, and compares
         asked = StepRequest(call, waits=waits)
-        if call:
-            shared[call] = asyncio.ensure_future(
-                self._act(lambda drive: self._step(drive, action, named, at, asked), asked)
-            )
-            try:
-                await _ended(shared[call])
-                return shared[call].result()
-            finally:
-                shared.pop(call, None)
-        return await self._act(lambda drive: self._step(drive, action, named, at, asked), asked)
+        if not call:
+            return await self._act(lambda drive: self._step(drive, action, named, at, asked), asked)
+        ended = shared[call] = asyncio.get_running_loop().create_future()
+        try:
+            return await self._act(lambda drive: self._step(drive, action, named, at, asked), asked)
+        finally:
+            del shared[call]
+            ended.set_result(None)
 
     async def asks_people(self, action: Action[..., Any], named: Mapping[str, object], *, call: str) -> bool:
         """Whether people have to approve this step first; then they are asked by now, and nothing of it is done."""
 
         async def look(drive: Drive, args: Json) -> bool:
-            if (known := self._known(drive, StepRequest(call))) is not None:
+            if (known := self._calls.find(drive.run.book.saga, StepRequest(call))) is not None:
                 return known.status is StepStatus.AWAITING
             verdict = await judge(drive.run, StepId(call), action.contract, args)
             return verdict.decision is Decision.REQUIRE_HUMAN
@@ -422,33 +416,58 @@ class Session:
                 return True
         return False
 
-    def _known(self, drive: Drive, asked: StepRequest) -> Step | None:
-        """The step that this request is, where it is on record; a call is looked for among what is new alone."""
-        steps = drive.run.book.saga.steps
-        if asked.step is None and asked.call:
-            new = len(steps) - self._looked_at
-            self._calls |= {one.call: one.id for one in reversed([*islice(reversed(steps.values()), new)]) if one.call}
-            self._looked_at = len(steps)
-        name = asked.step or self._calls.get(asked.call)
-        return None if name is None else steps.get(name)
-
     def _step(
         self, drive: Drive, action: Action[..., Any], named: Mapping[str, object], at: Spot | None, asked: StepRequest
     ) -> Coroutine[Any, Any, Any]:
         def begin(
             action: Action[..., Any], args: Json, digest: str, secrets: tuple[Secret, ...], at: Spot | None = None, /
         ) -> Coroutine[Any, Any, Any]:
-            known = self._known(drive, asked)
+            saga = drive.run.book.saga
+            known = self._calls.find(saga, asked)
             if known is not None:
-                require_same(drive.run.book.saga, known, asked.call, action, args, digest, secrets)
-                at = Spot(known.id)
+                require_same(saga, known, asked.call, action, args, digest, secrets)
+                at = Spot(known.id) if known.wanted else None  # else people were asked ahead, and it is done here
             return drive.forward.step(action, args, digest, secrets, at)
 
         return begin_with(drive.work, begin, action, named, at)
 
-    def ask(self, action: Action[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, tuple[str, ...]]:
-        """Have people approve a step before it is done; the next `s.do` of the same is that step."""
-        return self._act(lambda drive: drive.work.ask(action, *args, **kwargs))
+    def ask(self, action: Any, /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, tuple[str, ...]]:  # noqa: ANN401 - the action's own
+        """Have people approve a step before it is done; the next `s.do` of the same is that step.
+
+        call: the caller's own id of the asking; the same again waits for the same people. It may be that of the step.
+        """
+        call = checked_call(kwargs.pop("call")) if "call" in kwargs and not takes_call(action) else ""
+        return self.ask_named(action, bound(action, args, kwargs), call=call)
+
+    async def ask_named(
+        self, action: Action[..., Any], named: Mapping[str, object], *, call: str = ""
+    ) -> tuple[str, ...]:
+        """Have people approve a step with all arguments by name; the names of those who did."""
+        request = StepRequest(call)
+
+        def asked(drive: Drive) -> Coroutine[Any, Any, tuple[str, ...]]:
+            def begin(
+                action: Action[..., Any],
+                args: Json,
+                digest: str,
+                secrets: tuple[Secret, ...],
+                at: Spot | None = None,
+                /,
+            ) -> Coroutine[Any, Any, tuple[str, ...]]:
+                saga = drive.run.book.saga
+                known = self._calls.find(saga, request)
+                if known is not None:
+                    require_same(saga, known, call, action, args, digest, secrets)
+                    at = Spot(known.id)
+                return drive.forward.ask(action, args, digest, secrets, at)
+
+            return begin_with(drive.work, begin, action, named)
+
+        return await self._act(asked, request)
+
+    def settle(self, step: str, why: str) -> Coroutine[Any, Any, None]:
+        """Have a step that ended badly, and may stand, settled before anything takes its place."""
+        return self._act(lambda drive: drive.rewinds.settle(StepId(step), why))
 
     def call(self, definition: SagaDefinition[..., T], /, *args: object, **kwargs: Any) -> Coroutine[Any, Any, T]:  # noqa: ANN401 - the saga's own
         """Run another saga to its end, as a child of this one; gives its result. It takes options, as in a function."""
@@ -529,8 +548,13 @@ class Session:
         """The steps so far, children too (`amends.call`), oldest first, as they stand."""
         steps = self.saga.steps.values()
         return tuple(
-            _told_of(self.saga, one) for one in steps if one.topic == CALL or not one.topic.startswith("amends.")
+            shown_step(self.saga, one) for one in steps if one.topic == CALL or not one.topic.startswith("amends.")
         )
+
+    @property
+    def steps_on_record(self) -> Mapping[StepId, Step]:
+        """All steps on record by their ids; none while it is stopped."""
+        return {} if self._drive is None else self._drive.run.book.saga.steps
 
     @property
     def saga(self) -> Saga:
@@ -542,13 +566,6 @@ class Session:
         if self._drive is None:
             raise RefusedError(f"session {self.id} is not open here just now; open it, or wait until it is let go on")
         return self._drive
-
-
-def checked_call(call: object) -> str:
-    """Raises InputError."""
-    if not isinstance(call, str) or not 0 < len(call) <= 256 or not call.isprintable():  # noqa: PLR2004 - as the message says
-        raise InputError(f"call={call!r} is no id of a step: use 1 to 256 printable characters, or leave it out")
-    return call
 
 
 def _take_over(theirs: Context | None, asked: StepRequest | None) -> None:
@@ -569,13 +586,6 @@ async def _ended(task: asyncio.Task[Any]) -> None:
         if not task.cancelled():
             task.exception()
         raise
-
-
-def _told_of(saga: Saga, step: Step) -> SessionStep:
-    result: Any = unmask(step.result, saga.id) if step.status is StepStatus.SUCCEEDED else None
-    return SessionStep(
-        step=step.id, topic=step.topic, call=step.call, status=str(step.status), result=result, error=step.error
-    )
 
 
 def _is_pause(error: BaseException, pauses: tuple[type[BaseException], ...]) -> bool:

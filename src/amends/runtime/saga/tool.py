@@ -24,8 +24,9 @@ from amends.errors import DeclarationError, InputError, RefusedError
 from amends.gate.environments import DEVELOPMENT
 from amends.logs import logger
 from amends.runtime.declare.action import Action, InFunction, current_call
+from amends.runtime.saga.calls import checked_call
 from amends.runtime.saga.model_text import text_of_rollback
-from amends.runtime.saga.session import Session, call_id, checked_call, current_session
+from amends.runtime.saga.session import Session, call_id, current_session
 from amends.runtime.saga.work import bound
 from amends.runtime.values.schema import tool_name
 

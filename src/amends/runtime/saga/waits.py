@@ -17,6 +17,7 @@ from amends.core.decide.require import later
 from amends.core.state.waits import Wait, wait_words
 from amends.core.transitions import WaitStatus
 from amends.core.words.values import Json, StepId
+from amends.dataclass import dataclass
 from amends.errors import InputError, RefusedError, WaitTimeoutError
 from amends.runtime.drive.asking import wait_outside
 from amends.runtime.drive.run import Run
@@ -25,12 +26,12 @@ LONGEST_NAME: Final = 128
 Claim = Callable[[str, str], Awaitable[tuple[StepId, bool]]]
 
 
+@dataclass(slots=True, eq=False)
 class Waiting:
     """`claim` gives the place of what the calling task asks for, and whether the journal remembers it."""
 
-    def __init__(self, run: Run, claim: Claim) -> None:
-        self._run = run
-        self._claim = claim
+    _run: Run
+    _claim: Claim
 
     async def sleep(self, seconds: float | timedelta) -> None:
         span_s = seconds_of(seconds, "s.sleep")
