@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from contextlib import closing
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from amends.clock import Clock
 from amends.errors import EvidenceKeyError, InputError, JournalAccessError
 from amends.journal.port.journal import Journal
-from amends.journal.port.transfer import Transfer
+from amends.journal.port.transfer import CopyMark, Transfer
 from amends.private import claimed
 from amends.secrets import DigestKey
 
@@ -113,6 +114,22 @@ def transfer(address: str, *, group: str | None = None) -> Transfer:
     from amends.journal.sqlite.transfer import SqliteTransfer
 
     return SqliteTransfer(path, sharing_group(group))
+
+
+def copy_mark(address: str) -> CopyMark | None:
+    """How far a journal's copy to another place is, and which; None where there is none. Reads only."""
+    path = journal_file(address)
+    if path is None or is_database(address):
+        with closing(transfer(address)) as found:
+            return found.mark()
+    from amends.journal.sqlite.database import mark_of
+    from amends.journal.sqlite.file import open_to_read
+
+    database = open_to_read(path, busy_timeout_s=5.0, vfs=None)
+    try:
+        return mark_of(database)
+    finally:
+        database.close()
 
 
 def copy_file(source: Path, target: Path) -> None:

@@ -33,6 +33,8 @@ def test_pictures_for_the_docs(browser: Browser, tmp_path: Path, pictures: Path)
         _log_in_as(phone, wide)
         phone.goto(f"{address}/approvals/refund-9/2")
         _take(phone, pictures, "approval", "What will happen")
+        phone.get_by_role("heading", name="Arguments, as the agent gave them").evaluate("one => one.scrollIntoView()")
+        _take(phone, pictures, "before", "What is there now")
         for one in (wide, dark, phone):
             one.context.close()
 
@@ -53,6 +55,6 @@ def _log_in_as(page: Page, other: Page) -> None:
 def _take(page: Page, pictures: Path, name: str, words: str) -> None:
     expect(page.get_by_text(words).first).to_be_visible()
     taken = pictures / f"console-{name}.png"
-    page.evaluate("document.querySelector('footer').remove()")  # it names a directory of the tests
+    page.evaluate("document.querySelector('footer')?.remove()")  # it names a directory of the tests
     page.screenshot(path=taken)
     assert 10_000 < taken.stat().st_size < _MOST_BYTES

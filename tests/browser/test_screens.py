@@ -13,10 +13,12 @@ SCREENS = {
     "overview": "/",
     "approvals": "/approvals",
     "approval": "/approvals/asks-1/2",
+    "changes": "/approvals/asks-4/1",
     "review": "/approvals/review?id=asks-1/2&id=asks-2/2",
     "incidents": "/incidents",
     "incident": "/incidents/broken-1/1",
     "sagas": "/sagas",
+    "filtered": "/sagas?status=incident",
     "saga": "/sagas/back-1",
     "step": "/sagas/broken-1?step=2",
     "family": "/sagas/family-1",
@@ -50,6 +52,28 @@ def test_a_screen_is_for_everybody(name: str, visit: Callable[..., Visitor], ser
             one.page.screenshot(path=pictures / f"{name}-{scheme}-{size[0]}.png", full_page=True)
 
 
+def test_kept_filters_are_for_everybody(visit: Callable[..., Visitor], server: Serving, pictures: Path) -> None:
+    one = visit(server, "person:keeper", "view")
+    for name, query in (
+        ("What is broken at acme", "status=incident&q=tenant%3Dacme"),
+        ("<b>Access</b>", "topic=access.grant"),
+    ):
+        one.open(f"/sagas?{query}")
+        one.fill("Keep this filter as", name)
+        one.press("Keep")
+        one.sees(f"Kept as {name}.")
+    one.follow("What is broken at acme")
+    one.sees("broken-1")
+    for size in (WIDE, NARROW):
+        one.page.set_viewport_size({"width": size[0], "height": size[1]})
+        one.fits()
+        one.is_accessible()
+        one.page.screenshot(path=pictures / f"kept-light-{size[0]}.png", full_page=True)
+    one.page.get_by_label("Forget <b>Access</b>").click()
+    one.sees("Forgotten.")
+    one.sees_no("<b>Access</b>")
+
+
 def test_logging_in_is_for_everybody(visit: Callable[..., Visitor], server: Serving) -> None:
     one = visit(server, size=NARROW)
     one.open("/login?once=x")
@@ -60,7 +84,15 @@ def test_logging_in_is_for_everybody(visit: Callable[..., Visitor], server: Serv
 @pytest.mark.parametrize(
     "path",
     [
-        *("/", "/approvals", "/approvals/xss-1/2", "/approvals/review?id=xss-1/2", "/incidents", "/incidents/xss-2/1"),
+        *(
+            "/",
+            "/approvals",
+            "/approvals/xss-1/2",
+            "/approvals/xss-4/1",
+            "/approvals/review?id=xss-1/2",
+            "/incidents",
+            "/incidents/xss-2/1",
+        ),
         *("/sagas", "/sagas/xss-1?step=2", "/sagas/xss-2?step=2", "/sagas/xss-3", "/sagas/xss-3?plan=all", "/workers"),
         "/sagas?q=%3Cscript%3Edocument.title%3D%27owned%27%3C%2Fscript%3E",
         "/sagas?definition=%22%3E%3Cimg+src%3Dx+onerror%3Dalert(1)%3E",

@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -25,10 +26,9 @@ def _free_port() -> int:
         return int(one.getsockname()[1])
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Serving]:
-    """A server that sends people to a provider of its own."""
-    folder = tmp_path_factory.mktemp("sign-on") / "j"
+@contextmanager
+def _signed_on_at(folder: Path, *options: str) -> Generator[tuple[Serving, str]]:
+    """A server that sends people to a provider of its own; and where that is."""
     folder.mkdir(mode=0o700)
     world.on(folder / "journal.db", lambda one: world.start(one, world.request_access, "person:new", id="a-1"))
     port = _free_port()
@@ -38,15 +38,26 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[Serving]:
     assert provider.stdout is not None
     with provider.stdout as said:  # open as long as it runs: it prints more than its address
         issuer = said.readline().strip()
-        more = ("--url", url, "--oidc-issuer", issuer, "--oidc-client", "amends")
+        more = ("--url", url, "--oidc-issuer", issuer, "--oidc-client", "amends", *options)
         roles = ("--role", "on-call=view,decide", "--role", "nobody-is-in-here=admin")
         env = {"AMENDS_OIDC_SECRET": SECRET}
         try:
             with serving(folder, *more, *roles, journal=folder / "journal.db", port=port, env=env) as one:
-                yield one
+                yield one, issuer
         finally:
             provider.terminate()
             provider.wait(PATIENCE_S)
+
+
+@pytest.fixture(scope="module")
+def signed_on_at(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Serving, str]]:
+    with _signed_on_at(tmp_path_factory.mktemp("sign-on") / "j") as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def server(signed_on_at: tuple[Serving, str]) -> Serving:
+    return signed_on_at[0]
 
 
 def _sign_on(one: Visitor, name: str) -> None:
@@ -85,6 +96,49 @@ def test_a_name_that_the_provider_has_not_verified_is_nobody(visit: Callable[...
     other = visit(server)
     _sign_on(other, "unverified-on-call")
     other.sees("the provider has not verified that unverified-on-call@example.com is yours")
+
+
+def test_whoever_logs_out_at_the_provider_is_out_here_too(
+    visit: Callable[..., Visitor], signed_on_at: tuple[Serving, str]
+) -> None:
+    server, issuer = signed_on_at
+    anna, kim = visit(server), visit(server)
+    _sign_on(anna, "on-call-anna")
+    _sign_on(kim, "on-call-kim")
+    anna.page.goto(f"{issuer}/session/end")
+    with anna.page.expect_response(lambda answer: "/session/end/confirm" in answer.url):
+        anna.page.locator("button[value=yes]").click()
+    anna.open("/approvals")
+    anna.sees("Your token")
+    kim.open("/approvals")
+    kim.sees("access.grant")
+
+
+def test_the_provider_is_asked_again_in_time_and_a_group_that_was_left_counts_no_more(
+    visit: Callable[..., Visitor], tmp_path: Path
+) -> None:
+    with _signed_on_at(tmp_path / "j", "--oidc-age", "1s") as (server, issuer):
+        anna = visit(server)
+        _sign_on(anna, "on-call-anna")
+        anna.is_at("/approvals/a-1/1")
+        _is_asked_again(anna)
+        anna.is_at("/sagas")
+        anna.sees("a-1")
+        anna.page.context.request.get(f"{issuer}/left/on-call-anna")
+        _is_asked_again(anna)
+        anna.sees("is in none of the groups that may come in here")
+        anna.open("/approvals")
+        anna.sees("is in none of the groups")
+
+
+def _is_asked_again(one: Visitor) -> None:
+    """Open a page until the provider was asked once more who that is."""
+    asked = len(one.elsewhere)
+    for _ in range(500):
+        one.page.goto("/sagas")
+        if len(one.elsewhere) > asked:
+            return
+    raise AssertionError("the provider was not asked again")
 
 
 def test_what_another_browser_began_does_not_end_here(server: Serving) -> None:

@@ -108,7 +108,8 @@ class Visitor:
         expect(self.page).to_have_url(f"{self.url}{path}")
 
     def fits(self) -> None:
-        """Find that the page is no wider than the window."""
+        """Find that the page is no wider than the window, once its style is there."""
+        self.page.wait_for_load_state("load")
         wide, window = self.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
         assert wide <= window, f"{self.page.url} is {wide} pixels wide in a window of {window}"
 

@@ -82,7 +82,12 @@ class ServerProcess(ABC):
                 stdout=log,
                 stderr=log,
                 cwd=self.place,
-                env={"PATH": os.environ["PATH"], "HOME": str(self.place), **self.environment()},
+                env={
+                    "PATH": os.environ["PATH"],
+                    "HOME": str(self.place),
+                    "TMPDIR": str(self.place),
+                    **self.environment(),
+                },
             )
 
     def wait(self) -> None:

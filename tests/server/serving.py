@@ -15,6 +15,8 @@ from typing import Any
 
 PYTHON = sys.executable
 PATIENCE_S = 20.0
+Address = Path | str
+"""Where a journal is: a file, or the URL of a database."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +46,7 @@ class Serving:
         return self.started.wait(PATIENCE_S)
 
 
-def run_cli(*words: str, journal: Path | None = None, env: dict[str, str] | None = None, check: bool = True) -> str:
+def run_cli(*words: str, journal: Address | None = None, env: dict[str, str] | None = None, check: bool = True) -> str:
     """What a command of `amends` prints."""
     if journal is not None:
         words = (*words, "--journal", str(journal))
@@ -62,7 +64,7 @@ def clean_environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("AMENDS_")}
 
 
-def new_token(journal: Path, name: str, *scopes: str, definitions: Sequence[str] = (), expires: str = "1h") -> str:
+def new_token(journal: Address, name: str, *scopes: str, definitions: Sequence[str] = (), expires: str = "1h") -> str:
     words = [word for scope in scopes for word in ("--scope", scope)]
     words += [word for one in definitions for word in ("--definition", one)]
     made = run_cli("token", "create", name, *words, "--expires", expires, "--by", "person:admin", journal=journal)
@@ -73,14 +75,14 @@ def new_token(journal: Path, name: str, *scopes: str, definitions: Sequence[str]
 def serving(
     folder: Path,
     *more: str,
-    journal: Path | None = None,
+    journal: Address | None = None,
     tcp: bool = True,
     port: int = 0,
     env: dict[str, str] | None = None,
     token: str | None = None,
     program: str = "amends",
 ) -> Generator[Serving]:
-    """A server on a new journal in this folder, with these options more."""
+    """A server on a new journal in this folder, or on another, with these options more."""
     folder.mkdir(mode=0o700, exist_ok=True)
     at = journal or folder / "journal.db"
     token = token or new_token(at, "person:admin", "view", "run", "decide", "admin")
@@ -93,7 +95,7 @@ def serving(
     try:
         urls, login = _ready(started)
         url = next((one for one in urls if one.startswith("http")), "")
-        yield Serving(url=url, socket=f"unix://{socket}", journal=at, token=token, login=login, started=started)
+        yield Serving(url=url, socket=f"unix://{socket}", journal=Path(at), token=token, login=login, started=started)
     finally:
         if started.poll() is None:
             started.send_signal(signal.SIGTERM)

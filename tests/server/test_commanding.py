@@ -276,6 +276,31 @@ def test_a_decision_that_has_to_be_signed_gives_the_text_and_takes_the_signature
         agent.client("person:anna", "view", "decide") as anna,
     ):
         _grant_signed(agent, anna, key, tmp_path)
+        _grant_together(server, agent, anna, key)
+
+
+def _grant_together(server: Serving, agent: Client, anna: Client, key: Path) -> None:
+    """Two at once through the server: the client is shown both texts, and signs the list of them."""
+    for saga in ("p2", "p3"):
+        _start(agent, "shop.parcel", saga, order=saga)
+        anna.until(saga, "wait.started")
+        agent.told(f"/sagas/{saga}/signal", {"name": "home"})
+        anna.until(saga, "approval.requested")
+    asked = {
+        one["id"]: anna.get(f"/approvals/{one['id']}").json()["digest"]
+        for one in anna.get("/approvals").json()["items"]
+    }
+    assert len(asked) == 2
+    unsigned = anna.post("/approvals/grant", {"approvals": asked})
+    assert (unsigned.status_code, len(unsigned.json()["statements"])) == (409, 2)
+    token = server.new_token("person:anna", "view", "decide")
+    said = run_cli(
+        *("approval", "grant", *asked, "--yes", "--ssh-key", str(key), "--journal", server.url),
+        env={"AMENDS_TOKEN": token},
+    )
+    assert said.count("granted by person:anna") == 2
+    for saga in ("p2", "p3"):
+        anna.until(saga, "saga.completed")
 
 
 def _grant_signed(agent: Client, anna: Client, key: Path, folder: Path) -> None:

@@ -29,6 +29,9 @@ NAMED_BY_WHAT_THEY_SAY = frozenset(
     [
         "open_session",
         "do_step",
+        "ask_in_session",
+        "call_in_session",
+        "settle_in_session",
         "checkpoint_session",
         "rollback_session_to",
         "lock_in_session",
@@ -72,6 +75,7 @@ def _requests(server: Serving, *words: str, examples: int) -> int:
     command += ["--header", f"Authorization: Bearer {server.token}", "--checks", ",".join(CHECKS)]
     # One worker, as by default: with several, Python 3.11's own parser may take one thread's depth for another's.
     command += ["--phases", "coverage,fuzzing", "--max-examples", str(examples), "--seed", "1"]
+    command += ["--request-timeout", "90"]  # a request may wait for 60 s, when it asks for that
     command += ["--generation-with-security-parameters", "false", "--generation-database", "none", "--no-color"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=server.journal.parent, check=False)
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr

@@ -1,5 +1,6 @@
 """Approvals by pages and plain forms: what is shown is what is granted, by whoever is logged in."""
 
+import html
 import subprocess
 from collections.abc import Generator
 from pathlib import Path
@@ -71,26 +72,64 @@ def test_several_are_decided_together_once_they_were_reviewed(server: Serving) -
     assert (now["o-3"], now["o-4"]) == ("completed", "completed")
 
 
-def test_of_several_those_that_take_a_signature_are_told_apart(tmp_path: Path) -> None:
+def test_several_that_take_a_signature_take_one_for_all(tmp_path: Path) -> None:
     folder = tmp_path / "j"
     folder.mkdir(mode=0o700)
 
-    async def two(coordinator: Coordinator) -> None:
-        for name in ("o-1", "o-2"):
+    async def three(coordinator: Coordinator) -> None:
+        for name in ("o-1", "o-2", "o-3"):
             await world.start(coordinator, world.order_one, name, 900, id=name)
 
     policy = world.POLICY + "approvals: {proof: signed}\n"
-    world.on(folder / "journal.db", two, policy=policy)
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / "anna")], check=True)
-    journal = folder / "journal.db"
-    run_cli("person", "enrol", "person:anna", "--ssh-key", str(tmp_path / "anna.pub"), journal=journal)
+    world.on(folder / "journal.db", three, policy=policy)
+    key, journal = tmp_path / "anna", folder / "journal.db"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    run_cli("person", "enrol", "person:anna", "--ssh-key", f"{key}.pub", journal=journal)
     with serving(folder, journal=journal) as server:
         anna = Person.with_token(server, "person:anna")
         anna.open("/approvals/review?id=o-1/2&id=o-2/2")
-        anna.press("Grant all 2")
-        assert "takes your signature on the page of each: o-1/2, o-2/2" in anna.words
+        anna.press("Grant all 2", why="both are fine")
+        assert "2 decisions, signed once" in anna.words
+        assert anna.words.count("amends decision 1") == 2
+        assert 'href="/approvals">Back, without deciding' in anna.page
+        statement = html.unescape(anna.page.partition('name="statement" value="')[2].partition('"')[0])
+        assert statement.startswith("amends decisions 1\n")
+        anna.press("Decide, signed", signature=_signed(key, statement.replace("sha256: ", "sha256: 0")))
+        assert anna.status == 409
+        statement = html.unescape(anna.page.partition('name="statement" value="')[2].partition('"')[0])
+        anna.press("Decide, signed", signature=_signed(key, statement))
+        assert "2 granted, signed." in anna.words
         anna.open("/approvals")
-        assert "o-1/2" in anna.words
+        assert ("o-3/2" in anna.words, "o-1/2" in anna.words) == (True, False)
+    now = world.resumed(journal)
+    assert (now["o-1"], now["o-2"], now["o-3"]) == ("completed", "completed", "waiting")
+    root = world.on(journal, world.root_of)
+    run_cli("evidence", "tree-head", "--new", journal=journal)
+    assert '"proved": 2' in run_cli("evidence", "verify", "--root", root, "--json", journal=journal)
+
+
+def _signed(key: Path, text: str) -> str:
+    words = ["ssh-keygen", "-Y", "sign", "-n", "amends", "-f", str(key)]
+    return subprocess.run(words, input=text, capture_output=True, text=True, check=True).stdout
+
+
+def test_what_is_there_now_stands_beside_what_is_asked_for(tmp_path: Path) -> None:
+    folder = tmp_path / "j"
+    folder.mkdir(mode=0o700)
+
+    async def asked(coordinator: Coordinator) -> None:
+        await world.start(coordinator, world.set_terms, "acme", 900, "Dear Sir,\npay in 14 days.\nKim\n", id="c-1")
+
+    world.on(folder / "journal.db", asked)
+    with serving(folder, journal=folder / "journal.db") as server:
+        anna = Person.with_token(server, "person:anna")
+        anna.open("/approvals/c-1/1")
+        for said in ("What is there now", "-pay in 30 days.", "+pay in 14 days.", "stays as it is", world.XSS, "since"):
+            assert said in anna.words, said
+        anna.press("Grant")
+    assert world.resumed(folder / "journal.db")["c-1"] == "completed"
+    said = run_cli("approval", "show", "c-1/1", journal=folder / "journal.db")
+    assert "there now, by its before-image" in said
 
 
 def test_two_people_are_needed_where_the_policy_says_so_and_one_is_not_two(server: Serving) -> None:

@@ -33,7 +33,7 @@ def _ids(person: Person) -> list[str]:
 def test_the_overview_counts_what_waits_and_what_went_wrong(anna: Person) -> None:
     anna.open("/")
     for said in (
-        "3 waiting for a person",
+        "4 waiting for a person",
         "need attention",
         "rolled back in 24 h",
         "Last 24 hours",
@@ -81,6 +81,64 @@ def test_the_key_of_a_step_finds_its_saga(anna: Person) -> None:
     for one in key:
         anna.open(f"/sagas?q={one}")
         assert _ids(anna) == ["back-1"]
+
+
+def test_of_a_key_that_no_call_has_nothing_is_found_and_a_key_goes_with_other_filters(anna: Person) -> None:
+    anna.open("/sagas/back-1?step=1")
+    key = re.findall(r"key <code>([0-9a-f]{32})</code>", anna.page)[0]
+    for asked, found in (
+        (f"q={key}&status=rolled_back", ["back-1"]),
+        (f"q={key}&status=completed", []),
+        ("q=" + "0" * 32, []),
+    ):
+        anna.open(f"/sagas?{asked}")
+        assert _ids(anna) == found
+    anna.open(f"/sagas?q={key}+done")
+    assert anna.status == 422
+
+
+def test_a_filter_is_kept_under_a_name_by_each_person_alone(server: Serving, anna: Person) -> None:
+    anna.open("/sagas?status=incident&q=tenant%3Dacme&page=")
+    anna.press("Keep", name="  Broken   at <b>acme</b> ")
+    assert "Kept as Broken at <b>acme</b>." in anna.words
+    assert _ids(anna) == ["broken-1"]
+    anna.open("/sagas")
+    anna.follow("Broken at &lt;b&gt;acme&lt;/b&gt;")
+    assert anna.at == "/sagas?status=incident&q=tenant%3Dacme"
+    kim = Person.with_token(server, "person:kim", "view")
+    kim.open("/sagas")
+    assert "Your filters" not in kim.words
+    kim.open("/sagas?status=completed")
+    kim.press("Keep", name="Broken at <b>acme</b>")
+    again = Person.with_token(server, "person:ANNA")
+    again.open("/sagas")
+    again.press_labelled("Forget Broken at <b>acme</b>")
+    assert "Forgotten." in again.words
+    anna.open("/sagas")
+    assert "Your filters" not in anna.words
+    kim.open("/sagas")
+    assert "Your filters" in kim.words
+
+
+def test_what_is_no_filter_is_not_kept(anna: Person) -> None:
+    anna.open("/sagas?status=incident")
+    mark = anna.page.partition('name="csrf" value="')[2].partition('"')[0]
+    for name, query in (
+        ("", "status=incident"),
+        ("x" * 61, "status=incident"),
+        ("x", ""),
+        ("x", "next=//evil"),
+        ("x", "q=" + "x" * 2000),
+    ):
+        anna.send("/filters/sagas", csrf=mark, name=name, query=query)
+        assert anna.status == 422, (name, query)
+    for number in range(20):
+        anna.send("/filters/sagas", csrf=mark, name=f"n{number}", query="status=incident")
+        assert anna.status == 200
+    anna.send("/filters/sagas", csrf=mark, name="one more", query="status=incident")
+    assert "forget one of them first" in anna.words
+    anna.send("/filters/sagas", csrf=mark, name="n3", query="status=completed")
+    assert "Kept as n3." in anna.words
 
 
 def test_a_filter_that_is_none_says_so(anna: Person) -> None:

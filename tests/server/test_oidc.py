@@ -16,9 +16,13 @@ from joserfc.jwk import ECKey, KeySet, OctKey
 
 from amends.clock import SystemClock
 from amends.errors import AmendsError, ForbiddenError, UnknownCallerError
+from amends.http.bearer import BearerTokens
 from amends.http.callers import Caller, Scope
 from amends.http.console.oidc import OidcSettings, Provider
 from amends.http.console.roles import read_roles
+from amends.http.console.session import Logins, Vouched
+from amends.journal.memory import MemoryJournal
+from amends.testing.clock import ManualClock
 from tests.server.serving import run_cli
 
 KEY = ECKey.generate_key("P-256", {"kid": "one", "use": "sig", "alg": "ES256"})
@@ -72,8 +76,8 @@ def lying() -> Generator[Lying]:
         thread.join()
 
 
-def _logged_in(lying: Lying, *, algorithm: str = "ES256", key: Any = KEY, **wrong: Any) -> Caller:
-    settings = OidcSettings(
+def _settings(lying: Lying) -> OidcSettings:
+    return OidcSettings(
         issuer=lying.issuer,
         client="amends",
         secret="x",
@@ -81,8 +85,10 @@ def _logged_in(lying: Lying, *, algorithm: str = "ES256", key: Any = KEY, **wron
         roles=read_roles(["on-call=view,decide"]),
     )
 
+
+def _logged_in(lying: Lying, *, algorithm: str = "ES256", key: Any = KEY, **wrong: Any) -> Caller:
     async def whole() -> Caller:
-        provider = Provider(settings, SystemClock())
+        provider = Provider(_settings(lying), SystemClock())
         address, state = await provider.leave("/approvals")
         asked = {name: values[0] for name, values in parse_qs(urlsplit(address).query).items()}
         assert (asked["code_challenge_method"], asked["response_type"]) == ("S256", "code")
@@ -90,6 +96,7 @@ def _logged_in(lying: Lying, *, algorithm: str = "ES256", key: Any = KEY, **wron
             "iss": lying.issuer,
             "aud": "amends",
             "sub": "1",
+            "sid": "s1",
             "exp": int(time.time()) + 300,
             "nonce": asked["nonce"],
             "email": "anna@example.com",
@@ -97,11 +104,11 @@ def _logged_in(lying: Lying, *, algorithm: str = "ES256", key: Any = KEY, **wron
         }
         claims = {name: value for name, value in (claims | wrong).items() if value is not None}
         lying.token = jwt.encode({"alg": algorithm, "kid": "one"}, claims, key, algorithms=[algorithm])
-        caller, after = await provider.back(state, state, "a code")
-        assert after == "/approvals"
+        came = await provider.back(state, state, "a code")
+        assert (came.next, came.subject, came.session) == ("/approvals", "1", "s1")
         with pytest.raises(UnknownCallerError, match="begun in another browser"):
             await provider.back(state, state, "a code")
-        return caller
+        return came.caller
 
     return asyncio.run(whole())
 
@@ -158,6 +165,85 @@ def test_a_name_that_is_no_name_is_refused(lying: Lying) -> None:
             _logged_in(lying, email=name)
 
 
+# -- going on, and the end ---------------------------------------------------------------------------------------------
+
+LOGGED_OUT: dict[str, Any] = {"http://schemas.openid.net/event/backchannel-logout": {}}
+
+
+def _out(lying: Lying, provider: Provider, *, key: Any = KEY, **wrong: Any) -> tuple[str, str]:
+    now = int(time.time())
+    claims = {"iss": lying.issuer, "aud": "amends", "iat": now, "exp": now + 120, "jti": "1", "events": LOGGED_OUT}
+    claims = {name: value for name, value in (claims | {"sub": "1", "sid": "s1"} | wrong).items() if value is not None}
+    token = jwt.encode({"alg": "ES256", "kid": "one", "typ": "logout+jwt"}, claims, key, algorithms=["ES256"])
+    return asyncio.run(provider.logged_out(token))
+
+
+def test_a_logout_token_names_whose_sessions_are_over_and_is_heard_once(lying: Lying) -> None:
+    provider = Provider(_settings(lying), SystemClock())
+    assert _out(lying, provider) == ("1", "s1")
+    with pytest.raises(UnknownCallerError, match="heard already"):
+        _out(lying, provider)
+    assert _out(lying, provider, jti="2", sid=None) == ("1", "")
+    assert _out(lying, provider, jti="3", sub=None, aud=["amends", "other"]) == ("", "s1")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"iss": "https://evil.example"}, "of another issuer"),
+        ({"aud": "another"}, "for another client"),
+        ({"aud": None}, "for another client"),
+        ({"events": None}, "no logout token"),
+        ({"events": {"http://schemas.openid.net/event/other": {}}}, "no logout token"),
+        ({"events": "http://schemas.openid.net/event/backchannel-logout"}, "no logout token"),
+        ({"nonce": "an ID token has one"}, "no logout token"),
+        ({"sub": None, "sid": None}, "of nobody"),
+        ({"sub": 1, "sid": ["s1"]}, "of nobody"),
+        ({"iat": 1}, "of another time"),
+        ({"iat": None}, "of another time"),
+        ({"jti": None}, "heard already"),
+        ({"key": OTHER}, "is not the provider's"),
+    ],
+)
+def test_a_logout_token_that_is_none_ends_nothing(lying: Lying, wrong: dict[str, Any], says: str) -> None:
+    with pytest.raises(UnknownCallerError, match=says):
+        _out(lying, Provider(_settings(lying), SystemClock()), **wrong)
+
+
+def test_a_session_goes_on_as_long_as_the_providers_word_counts_and_ends_by_it() -> None:
+    clock = ManualClock()
+    logins = Logins(BearerTokens(MemoryJournal(clock), clock), clock)
+    anna = Caller(name="person:anna", scopes=frozenset({Scope.VIEW}), proof="oidc")
+
+    def begun(subject: str, session: str) -> str:
+        until_s = clock.elapsed() + 600
+        return logins.admit(anna, vouched=Vouched(subject=subject, session=session, until_s=until_s))[1]
+
+    async def is_in(*secrets: str) -> list[bool]:
+        return [await logins.of(secret) is not None for secret in secrets]
+
+    async def story() -> None:
+        here, there, other = begun("1", "s1"), begun("1", "s2"), begun("2", "s3")
+        assert await is_in(here, there, other) == [True, True, True]
+        for subject, session in (("", ""), ("2", "s1"), ("", "s9"), ("9", "")):
+            assert logins.end_vouched(subject, session) == 0
+        assert logins.end_vouched("1", "s2") == 1
+        assert await is_in(here, there, other) == [True, False, True]
+        assert logins.end_vouched("2", "") == 1
+        assert await is_in(here, there, other) == [True, False, False]
+        found = await logins.of(here)
+        assert found is not None
+        clock.advance(599)
+        assert (logins.is_due(here), await logins.lasts(found[0])) == (False, True)
+        clock.advance(1)
+        assert (logins.is_due(here), await logins.lasts(found[0]), await is_in(here)) == (True, False, [False])
+        again = begun("1", "s1")
+        logins.replace(here)
+        assert (logins.is_due(here), await is_in(here, again)) == (False, [False, True])
+
+    asyncio.run(story())
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -165,6 +251,8 @@ def test_a_name_that_is_no_name_is_refused(lying: Lying) -> None:
         (["--oidc-issuer", "https://id.example.com", "--oidc-secret-file", "nowhere"], "cannot be read"),
         (["--proxy-header", "X-User"], "--proxy-header takes --behind-proxy"),
         (["--behind-proxy", "--proxy-header", "X-User", "--proxy-address", "here"], "is no address, and no network"),
+        (["--oidc-issuer", "https://id.example.com", "--oidc-age", "soon"], "--oidc-age soon: give 1s to 24h"),
+        (["--oidc-issuer", "https://id.example.com", "--oidc-age", "2d"], "--oidc-age 2d: give 1s to 24h"),
         (["--role", "on-call=view"], "--role takes --oidc-issuer or --proxy-header"),
         (["--role", "on-call=fly"], "say a group and what its members may"),
         (["--role", "=view"], "say a group and what its members may"),
@@ -172,7 +260,8 @@ def test_a_name_that_is_no_name_is_refused(lying: Lying) -> None:
 )
 def test_options_that_do_not_hold_together_are_refused(tmp_path: Path, words: list[str], says: str) -> None:
     more = ["--oidc-client", "amends", "--url", "https://amends.example.com"] if "--oidc-issuer" in words else []
-    assert says in run_cli("serve", *words, *more, journal=tmp_path / "j.db", check=False)
+    env = {"AMENDS_OIDC_SECRET": "x"} if "--oidc-age" in words else {}
+    assert says in run_cli("serve", *words, *more, journal=tmp_path / "j.db", env=env, check=False)
 
 
 def test_a_provider_without_tls_is_refused_unless_it_is_on_this_machine() -> None:

@@ -152,6 +152,16 @@ def test_a_step_for_a_worker_is_a_task_of_its_topic(agent: Agent, worker: Agent)
     assert agent.post("steps", **asked, by="worker")["result"] == 2
 
 
+def test_a_wait_is_asked_for_again_by_its_call(agent: Agent) -> None:
+    agent.open("waiting")
+    agent.client.headers["Idempotency-Key"] = "w1"
+    assert agent.post("wait", seconds=0.2, call="nap", wait=0) == {"state": "running", "call": "nap"}
+    agent.client.headers["Idempotency-Key"] = "w2"
+    assert agent.post("wait", seconds=0.2, call="nap") == {"state": "succeeded", "call": "nap", "payload": None}
+    agent.client.headers["Idempotency-Key"] = "w3"
+    assert "say what to wait for" in agent.post("wait", 422)["detail"]
+
+
 def test_a_token_sees_neither_sessions_nor_tasks_of_other_definitions(agent: Agent, server: Serving) -> None:
     other = Agent(server, server.new_token("agent:mail", "run", definitions=("mail.*",)))
     with other.client:
@@ -181,6 +191,23 @@ def test_a_contract_that_cannot_be_kept_is_refused_with_what_is_wrong(
     agent.open("contracts")
     refused = agent.post("steps", 422, topic="shop.charge", contract=contract, call="c1")
     assert said in refused["detail"]
+
+
+def test_a_step_without_a_call_is_known_by_the_requests_key(agent: Agent) -> None:
+    """Sent again with the same key it is the same step; a key that is none is refused."""
+    agent.open("keyed")
+    said = {"holder": agent.holder, "topic": CHARGE["topic"], "contract": CHARGE, "args": {"amount": 3}}
+
+    def do(key: str, status: int = 200) -> Any:
+        headers = {"Idempotency-Key": key}
+        return agent.ask("POST", f"/sessions/{agent.id}/steps", status, json=said, headers=headers)
+
+    first = do("one")
+    agent.report(first["token"], "succeeded", result="paid")
+    again, other = do("one"), do("two")
+    assert (first["call"], again["state"], again["result"]) == ("one", "succeeded", "paid")
+    assert (other["call"], other["state"]) == ("two", "perform")
+    assert "visible characters" in do("two words", 400)["detail"]
 
 
 def test_another_thing_under_the_same_call_is_refused(agent: Agent) -> None:

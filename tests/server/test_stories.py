@@ -1,88 +1,13 @@
 """The conformance stories of sagas, told twice: embedded on a journal, and through a server, by the same code."""
 
 import asyncio
-from collections.abc import Callable, Generator
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from amends import Coordinator
 from amends.errors import RefusedError, StepDeniedError, StepError
 from tests.server import storied_shop as shop
-from tests.server.serving import Serving, serving
-
-Connect = Callable[[], AbstractAsyncContextManager[Any]]
-
-
-@dataclass
-class Way:
-    """One way to run sagas: `connect` as whoever runs them, `person` as whoever decides."""
-
-    name: str
-    connect: Connect
-    person: Connect
-    id: str
-
-    @property
-    def by(self) -> dict[str, str]:
-        """How a person says who they are: through a server, their token does."""
-        return {"by": "person:anna"} if self.name == "embedded" else {}
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Generator[tuple[Serving, str, str]]:
-    folder = tmp_path_factory.mktemp("stories")
-    policy = folder / "policy.yaml"
-    policy.write_text(shop.POLICY)
-    (folder / "s").mkdir(mode=0o700)
-    asyncio.run(begun(folder / "s" / "journal.db", policy))
-    with serving(folder / "s") as started:
-        agent = started.new_token("agent:shop", "run", "view", definitions=("shop.*",))
-        yield started, agent, started.new_token("person:anna", "view", "decide")
-
-
-async def begun(journal: Path, policy: Path) -> None:
-    async with Coordinator.open(str(journal), policy=policy, signals=False):
-        pass
-
-
-@pytest.fixture
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv(shop.WORLD, str(tmp_path / "world"))
-    return tmp_path / "world"
-
-
-@pytest.fixture(params=["embedded", "connected"])
-def way(request: pytest.FixtureRequest, tmp_path: Path, world: Path) -> Way:
-    saga = "".join(c if c.isalnum() else "-" for c in request.node.name)[:100]
-    if request.param == "connected":
-        started, agent, person = request.getfixturevalue("server")
-        return Way(
-            "connected",
-            lambda: Coordinator.connect(started.socket if saga < "m" else started.url, token=agent),
-            lambda: Coordinator.connect(started.url, token=person),
-            saga,
-        )
-    policy = tmp_path / "policy.yaml"
-    policy.write_text(shop.POLICY)
-
-    def embedded() -> AbstractAsyncContextManager[Any]:
-        return Coordinator.open(str(tmp_path / "amends.db"), policy=policy, signals=False)
-
-    return Way("embedded", embedded, embedded, saga)
-
-
-async def run(way: Way, definition: Any, *args: Any) -> Any:
-    async with way.connect() as coordinator:
-        return await coordinator.run(definition, *args, id=way.id)
-
-
-def deeds() -> list[str]:
-    """What was done to the world, without the keys."""
-    return [" ".join(line.split()[:2]) for line in shop.lines()]
+from tests.server.ways import Way, deeds, first_asked, is_waiting, run, until
 
 
 def test_a_saga_that_succeeds_has_its_result(way: Way) -> None:
@@ -271,21 +196,3 @@ async def sold_out(coordinator: Any, id: str) -> None:
     async with coordinator.session("shop.session", id=id) as s:
         await s.do(shop.reserve, "o")
         await s.do(shop.break_down, "sold out")
-
-
-async def until(look: Callable[[], Any]) -> Any:
-    """What somebody sees once it is there."""
-    async with asyncio.timeout(20):
-        while (found := await look()) is None:
-            await asyncio.sleep(0.05)
-    return found
-
-
-async def first_asked(coordinator: Any, saga: str) -> Any:
-    found = await coordinator.approvals(saga=saga)
-    return found[0] if found else None
-
-
-async def is_waiting(coordinator: Any, saga: str) -> Any:
-    rows = [row async for row in coordinator.list(status="waiting") if row.id == saga]
-    return rows[0] if rows else None

@@ -19,6 +19,9 @@ rules:
     when: {topic: "access.grant"}
     decision: require_human
     approvals: 2
+  - id: terms-take-a-person
+    when: {topic: "account.terms"}
+    decision: require_human
 """
 XSS = "<script>document.title='owned'</script><img src=x onerror=alert(1)>\"'>"
 
@@ -73,6 +76,26 @@ def ship(order: str) -> str:
 @ship.compensation
 def fetch_back(done: Done) -> None:
     raise Fatal(f"the parcel of {done.args['order']} is with the customer")
+
+
+@action("account.terms")
+def change_terms(account: str, limit: int, letter: str) -> None:
+    """Change what an account may owe, and the letter that it gets."""
+
+
+@change_terms.before
+def terms_before(account: str) -> dict[str, Any]:
+    return {"account": account, "limit": 500, "letter": "Dear Sir,\npay in 30 days.\nKim\n", "since": XSS}
+
+
+@change_terms.compensation
+def restore_terms(done: Done) -> None:
+    """Put the terms back that it had."""
+
+
+@saga("account.change")
+async def set_terms(s: Work, account: str, limit: int, letter: str) -> None:
+    await s.do(change_terms, account, limit, letter)
 
 
 @saga("shop.order")
@@ -200,6 +223,7 @@ async def many(coordinator: Coordinator) -> None:
     await start(coordinator, order_one, "sofa", 129900, "deliver before noon", id="asks-1")
     await start(coordinator, order_one, "carpet", 24900, id="asks-2")
     await start(coordinator, request_access, "person:new", id="asks-3")
+    await start(coordinator, set_terms, "acme", 900, "Dear Sir,\npay in 14 days.\nKim\n", id="asks-4")
 
 
 async def hostile(coordinator: Coordinator) -> None:
@@ -209,6 +233,7 @@ async def hostile(coordinator: Coordinator) -> None:
     await coordinator.run(doomed, XSS, id="xss-2", actor="agent:<b>bold</b>", labels=labels)
     await coordinator.comment_incident("xss-2/1", text=XSS, by="person:<i>kim</i>")
     await coordinator.run(gone_back, XSS, id="xss-3", actor="agent:<b>bold</b>")
+    await start(coordinator, set_terms, XSS, 5, f"{XSS}\n{XSS}", id="xss-4", actor="agent:<b>bold</b>")
     await coordinator.pause(definition="<script>alert(1)</script>", why=XSS, by="person:<i>kim</i>")
 
 

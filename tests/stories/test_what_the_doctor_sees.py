@@ -15,8 +15,8 @@ from amends.core.words.values import SagaId
 from amends.journal.clocks import CLOCKS
 from amends.journal.port.journal import Summary
 from amends.journal.sqlite.file import open_to_read
-from amends.operate import health
-from amends.operate.health import Checkup
+from amends.operate import health, outside
+from amends.operate.findings import Checkup
 from amends.testing.journal_suite.samples import opened, requested, started
 from tests.cli.shell import PATIENCE_S, Shell
 
@@ -159,7 +159,7 @@ def test_more_is_open_than_one_page_of_it(amends: Shell) -> None:
 
 
 def test_a_log_that_a_long_reader_keeps_from_shrinking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(health, "LARGEST_LOG", 6_000_000)
+    monkeypatch.setattr(outside, "LARGEST_LOG", 6_000_000)
     path = tmp_path / "amends.db"
 
     async def logs() -> list[str]:

@@ -216,6 +216,9 @@ class Mortal:
     async def sagas(self, query: SagaQuery) -> SagaPage:
         return await self._answer(self._inner.sagas(query))
 
+    async def note_keys(self) -> bool:
+        return await self._answer(self._inner.note_keys())
+
     async def incidents(self, query: PersonQuery) -> IncidentPage:
         return await self._answer(self._inner.incidents(query))
 

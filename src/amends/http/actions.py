@@ -9,21 +9,36 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from typing import Any, Final, cast
+from typing import Any, Final, NamedTuple, cast
 
 from amends.core.words.contracts import Contract, Reversibility, Topic
 from amends.core.words.values import Json, SagaId
-from amends.errors import UnknownActionError
-from amends.http.tasks import Task, Tasks, asked_by, new_token
-from amends.journal.port.journal import Journal
+from amends.errors import UnknownActionError, UnknownDefinitionError
+from amends.http.references import told
+from amends.http.tasks import AttemptName, Task, Tasks, asked_by
+from amends.journal.port.journal import ROOT, Journal
 from amends.runtime.declare.action import Action, Asked, Done, call_under_way
+from amends.runtime.declare.definition import SagaDefinition
+from amends.runtime.declare.limits import Limits
 from amends.runtime.declare.registry import Registry
 from amends.runtime.drive.executor import Call, Part
+from amends.runtime.drive.run import Run
+from amends.runtime.saga.open import open_child
 from amends.runtime.values.signature import AnyNames
 
 _MOST_NAMES: Final = 10_000
-DefinitionOf = Callable[[SagaId], Awaitable[str]]
-"""The name of the definition that a saga is of: by it, callers are told which of them may make its calls."""
+
+
+class Whose(NamedTuple):
+    """The definition that a saga is of: by it, callers are told which of them may make its calls. And the saga that
+    stands over all its family, itself where it is nobody's child.
+    """
+
+    definition: str
+    root: SagaId
+
+
+WhoseOf = Callable[[SagaId], Awaitable[Whose]]
 
 
 class RemoteAction(Action[..., Any]):
@@ -33,11 +48,11 @@ class RemoteAction(Action[..., Any]):
         self,
         contract: Contract,
         tasks: Tasks,
-        definition_of: DefinitionOf,
+        whose_of: WhoseOf,
         sources: Mapping[str, tuple[str, ...]] | None = None,
     ) -> None:
         self._tasks = tasks
-        self._definition_of = definition_of
+        self._whose_of = whose_of
 
         async def perform(arguments: Any) -> Any:  # noqa: ANN401 - the client's own
             return await self._make(contract, "action", {"args": arguments})
@@ -80,20 +95,29 @@ class RemoteAction(Action[..., Any]):
 
     async def _make(self, contract: Contract, part: Part, given: Mapping[str, Json]) -> Any:  # noqa: ANN401 - as above
         call = cast("Call", call_under_way())
+        whose = await self._whose_of(call.saga)
         task = Task(
-            token=new_token(),
+            token=self._tasks.new_token(_attempt_of(call)),
             part=part,
             saga=call.saga,
-            definition=await self._definition_of(call.saga),
+            root=whose.root,
+            definition=whose.definition,
             step=call.step,
             topic=contract.topic,
             version=contract.version,
             key=call.key,
             timeout_s=call.timeout_s,
-            given={**given, "reasons": list(call.feedback)},
+            given={**cast("Mapping[str, Json]", told(dict(given), call.saga)), "reasons": list(call.feedback)},
             under_way=asked_by.get(),
         )
         return await self._tasks.made(task)
+
+
+def _attempt_of(call: Call) -> AttemptName | None:
+    """The attempt that a call is; nothing for one that is repeated by whoever drives the saga next."""
+    if call.part != "action" or not isinstance(call.knows, Run):
+        return None
+    return AttemptName(call.saga, call.step, call.knows.state(call.step).attempts)
 
 
 class RemoteRegistry(Registry):
@@ -105,17 +129,31 @@ class RemoteRegistry(Registry):
         super().__init__()
         self._actions, self._definitions = own._actions, own._definitions
         self._tasks = tasks
-        self._names: dict[SagaId, str] = {}
+        self._whose: dict[SagaId, Whose] = {}
+        self._limits: dict[tuple[str, int], Limits | None] = {}
+        """Those of children, as whoever called them has declared them."""
         self.journal: Journal | None = None
         """The server's, once it is open."""
 
-    async def _definition_of(self, saga: SagaId) -> str:
-        name = self._names.get(saga)
-        if name is None and self.journal is not None and (row := await self.journal.saga(saga)) is not None:
-            if len(self._names) >= _MOST_NAMES:
-                self._names.clear()
-            name = self._names[saga] = row.definition
-        return name or ""
+    async def _whose_of(self, saga: SagaId) -> Whose:
+        found = self._whose.get(saga)
+        if found is None and self.journal is not None and (row := await self.journal.saga(saga)) is not None:
+            if len(self._whose) >= _MOST_NAMES:
+                self._whose.clear()
+            found = self._whose[saga] = Whose(row.definition, SagaId(row.labels.get(ROOT, saga)))
+        return found or Whose("", saga)
+
+    def know_child(self, name: str, version: int, limits: Limits | None) -> None:
+        """A client is about to call one of its own definitions as a child."""
+        if len(self._limits) >= _MOST_NAMES:
+            self._limits.clear()
+        self._limits[name, version] = limits
+
+    def child_definition(self, name: str, version: int) -> SagaDefinition:
+        try:
+            return super().definition(name, version)
+        except UnknownDefinitionError:
+            return open_child(name, version, self._limits.get((name, version)))
 
     def action(self, topic: Topic, version: int) -> Action[..., Any]:
         """Of an action that is elsewhere, the little that is known without its contract, while a worker has it."""
@@ -135,7 +173,7 @@ class RemoteRegistry(Registry):
             return self.remote(contract)
 
     def remote(self, contract: Contract, sources: Mapping[str, tuple[str, ...]] | None = None) -> RemoteAction:
-        return RemoteAction(contract, self._tasks, self._definition_of, sources)
+        return RemoteAction(contract, self._tasks, self._whose_of, sources)
 
     def ensure_action(self, action: Action[..., Any]) -> None:
         if not isinstance(action, RemoteAction):  # the contract of one saga's client is no other saga's

@@ -18,7 +18,7 @@ from typing import Any, Final
 import uvicorn
 from starlette.routing import BaseRoute
 
-from amends.addresses import shown
+from amends.addresses import digest_key, shown
 from amends.bootstrap import Coordinator
 from amends.clock import SystemClock
 from amends.dataclass import dataclass
@@ -35,7 +35,7 @@ from amends.http.feed import Feed
 from amends.http.keys import Keys
 from amends.http.peers import PeerProtocol, Peers, listen_at
 from amends.http.sessions import OpenSessions
-from amends.http.tasks import Tasks
+from amends.http.tasks import AttemptTokens, Tasks
 from amends.journal.port.journal import Journal
 from amends.runtime.declare.definition import SagaDefinition
 from amends.runtime.declare.registry import PROCESS
@@ -57,6 +57,8 @@ class Listening:
     behind_proxy: bool = False
     peers: Mapping[str, frozenset[Scope]]
     drain_s: float = 10.0
+    session_idle_s: float = 900.0
+    """After so long a session is let go whose client has gone."""
     url: str = ""
     """Where people reach it, where that is not what it listens on."""
     oidc: OidcSettings | None = None
@@ -96,11 +98,10 @@ async def serve(
     `ready` is told the addresses, and the one at which whoever runs this may log in, once; '' off loopback.
     """
     require_safe(listening)
-    sockets = _bind(listening)
+    sockets = bind(listening)
     try:
         clock = SystemClock()
-        tasks = Tasks(clock)
-        registry = RemoteRegistry(PROCESS, tasks)
+        registry = RemoteRegistry(PROCESS, tasks := Tasks(clock, AttemptTokens.of(digest_key(journal))))
         opening = Coordinator.open(
             journal,
             policy=policy,
@@ -115,7 +116,7 @@ async def serve(
             registry.journal = coordinator.journal
             urls = [_url(listening, one) for one in sockets]
             feed = Feed(coordinator.journal, clock, coordinator.settings.poll_s)
-            sessions = OpenSessions(coordinator, tasks, registry, feed)
+            sessions = OpenSessions(coordinator, tasks, registry, feed, clock)
             served = Served(
                 coordinator=coordinator,
                 journal=shown(journal),
@@ -131,6 +132,7 @@ async def serve(
             async with (
                 _beside(feed.run()),
                 _beside(served.keys.sweep()),
+                _beside(sessions.sweep(listening.session_idle_s)),
                 _beside(_drive(coordinator, driving)) as driven,
                 _running(listening, sockets, served) as logins,
             ):
@@ -183,7 +185,8 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _bind(listening: Listening) -> list[socket.socket]:
+def bind(listening: Listening) -> list[socket.socket]:
+    """Its sockets, listening. Raises InputError."""
     found: list[socket.socket] = []
     if listening.socket is not None:
         found.append(listen_at(Path(listening.socket), open_to_all=bool(listening.peers)))
@@ -192,6 +195,8 @@ def _bind(listening: Listening) -> list[socket.socket]:
     try:
         family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
         tcp = socket.create_server((listening.host, listening.port), family=family)
+        # Connections have it from here. Without, the second part of each answer waits 40 ms for a word on the first.
+        tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except OSError as exc:
         for one in found:
             one.close()

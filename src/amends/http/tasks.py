@@ -3,18 +3,23 @@
 They are in memory: the journal says that an attempt was begun, and after a restart whoever drives the saga finds it
 lost, and has made what is due then. What nobody takes in time has certainly not happened; what was taken, and is not
 reported before its time is up, is lost.
+
+A report that comes after a restart is not: an attempt's token names the attempt, and is authenticated with a key that
+the server has again, so that what is told under it can be put on record.
 """
 
 from __future__ import annotations
 
 import asyncio
 import base64
+import hmac
+import json
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from amends.clock import Clock, new_secret
 from amends.core.words.outcomes import Failed
@@ -22,6 +27,7 @@ from amends.core.words.values import Json, SagaId, StepId
 from amends.errors import Reported, UnknownError
 from amends.remote.outcomes import CallReport, ended, require_fitting
 from amends.runtime.drive.executor import Part
+from amends.secrets import DigestKey
 
 LIVELY_S: Final = 90.0
 """How long a worker that has asked for tasks of a topic is believed to be there."""
@@ -31,6 +37,53 @@ _BETWEEN_S: Final = 3.0
 _LONGEST_WAIT_S: Final = 3600.0
 
 
+class AttemptName(NamedTuple):
+    """One attempt of a step's action, as the journal counts them."""
+
+    saga: SagaId
+    step: StepId
+    number: int
+
+
+class AttemptTokens:
+    """AttemptTokens of calls. Nobody can guess one; an attempt's says which attempt it is, to whoever has the key."""
+
+    def __init__(self, key: bytes | None = None) -> None:
+        self._key = new_secret(32) if key is None else hmac.digest(key, b"tokens of attempts", "sha256")
+
+    @classmethod
+    def of(cls, key: DigestKey | None) -> AttemptTokens:
+        """Tokens of a journal, by the key that its processes have beside it; without one, of this process alone."""
+        return cls(None if key is None else key.key)
+
+    def make(self, attempt: AttemptName | None) -> str:
+        if attempt is None:
+            return _spelled(new_secret(18))
+        said = json.dumps(attempt, separators=(",", ":")).encode()
+        return f"{_spelled(said)}.{_spelled(self._mac(said))}"
+
+    def read(self, token: str) -> AttemptName | None:
+        """The attempt that a token of this key is of; None for any other text."""
+        said, dot, mac = token.partition(".")
+        if not (dot and token.isascii()):
+            return None
+        try:
+            text = base64.urlsafe_b64decode(said)
+        except ValueError:
+            return None
+        if not hmac.compare_digest(mac.encode(), _spelled(self._mac(text)).encode()):
+            return None
+        saga, step, number = json.loads(text)
+        return AttemptName(SagaId(saga), StepId(step), number)
+
+    def _mac(self, said: bytes) -> bytes:
+        return hmac.digest(self._key, said, "sha256")[:18]
+
+
+def _spelled(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).decode()
+
+
 @dataclass(slots=True, kw_only=True)
 class Task:
     """One call to be made elsewhere. `token` is what its report is sent to."""
@@ -38,6 +91,8 @@ class Task:
     token: str
     part: Part
     saga: SagaId
+    root: SagaId
+    """The saga that stands over its family: whoever has that open makes its calls."""
     definition: str
     step: StepId
     topic: str
@@ -99,8 +154,9 @@ class _Waiting:
 class Tasks:
     """All tasks of a server."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, tokens: AttemptTokens | None = None) -> None:
         self._clock = clock
+        self._tokens = tokens or AttemptTokens()
         self._open: dict[str, Task] = {}
         """Those that nobody has taken."""
         self._known: OrderedDict[str, Task] = OrderedDict()
@@ -110,6 +166,16 @@ class Tasks:
         self._clients: dict[str, int] = {}
         """How often each client is asking for its own tasks now."""
         self._left: dict[str, float] = {}
+
+    def new_token(self, attempt: AttemptName | None = None) -> str:
+        return self._tokens.make(attempt)
+
+    def attempt_of(self, token: str) -> AttemptName:
+        """The attempt that a token is of whose task is not here any more. Raises UnknownError."""
+        attempt = self._tokens.read(token)
+        if attempt is None:
+            raise _unknown(token)
+        return attempt
 
     @property
     def waiting(self) -> tuple[Task, ...]:
@@ -222,15 +288,9 @@ class Tasks:
             task.taken.clear()
             self._publish(task)
 
-    def find(self, token: str) -> Task:
-        """Raises UnknownError."""
-        task = self._known.get(token)
-        if task is None:
-            raise UnknownError(
-                f"attempt {token[:80]!r} is over, or was never here: its report came too late, and it is lost; ask for "
-                "its step again, under the same call"
-            )
-        return task
+    def find(self, token: str) -> Task | None:
+        """The task of a token; None where it is not here any more, or never was."""
+        return self._known.get(token)
 
     def end(self, task: Task, report: CallReport) -> bool:
         """Report how a task ended; false where that is known already, or it is too late. Raises InputError."""
@@ -242,6 +302,8 @@ class Tasks:
         return True
 
 
-def new_token() -> str:
-    """A text that nobody can guess."""
-    return base64.urlsafe_b64encode(new_secret(18)).decode()
+def _unknown(token: str) -> UnknownError:
+    return UnknownError(
+        f"attempt {token[:80]!r} is over, or was never here: its report came too late, and it is lost; ask for its "
+        "step again, under the same call"
+    )

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import shlex
-import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Final, Literal, NamedTuple, overload
+from typing import Final, overload
 
 from amends.addresses import (
     evidence_notary,
@@ -16,27 +14,21 @@ from amends.addresses import (
     journal_file,
     key_place,
     open_journal,
-    sharing_group,
-    shown,
 )
-from amends.changeset.views.probe import confinement_trouble
 from amends.clock import SystemClock
 from amends.core.events import PolicyAdopted
 from amends.core.state.saga import open_waits, unstarted
 from amends.core.transitions import SagaStatus
 from amends.core.words.contracts import Contract, Reversibility
 from amends.core.words.values import BUILT_IN, CONTROL, POLICIES, SagaId
-from amends.dataclass import dataclass
 from amends.errors import (
     EvidenceKeyError,
-    InputError,
     JournalDamagedError,
     JournalError,
     JournalVersionError,
     MistakesError,
 )
 from amends.evidence.drills import drilled_at, last_passed, scheduled
-from amends.evidence.sign.keys import beside
 from amends.evidence.story.timeline import span
 from amends.evidence.verify.examine import DAMAGED, store_troubles, trouble_in
 from amends.gate.load import builtin_policy, load_policy
@@ -45,8 +37,10 @@ from amends.journal.clocks import CLOCKS, passed_ms
 from amends.journal.port.entries import caught_up
 from amends.journal.port.journal import Journal, PersonQuery, SagaQuery, SagaRow
 from amends.journal.port.lists import ApprovalPage, ApprovalRow, IncidentPage, IncidentRow
+from amends.operate.findings import Checkup, HealthFinding
+from amends.operate.outside import configuration, confining, moved, place, rights, shared
 from amends.operate.roster import roster_state
-from amends.ownership import KEY, fault, journal_faults, user
+from amends.ownership import journal_faults
 from amends.runtime.coordinator.control import scope_of
 from amends.runtime.coordinator.upgrade import unresumable
 from amends.runtime.declare.registry import PROCESS
@@ -56,10 +50,6 @@ from amends.runtime.drive.policies import Policies
 from amends.sagafile import remember
 from amends.text import counted, moment
 
-State = Literal["ok", "look", "wrong"]
-LEAST_ROOM: Final = 256 * 1024 * 1024
-LARGEST_LOG: Final = 80 * 1024 * 1024
-"""Above what the log keeps for itself when all of it is in its place, which is 64 MiB."""
 READ: Final = 100
 LOOK_S: Final = 10.0
 """So long is looked at the file, and so long at its sagas."""
@@ -75,134 +65,23 @@ _FORTH_MS: Final = 60_000
 _LONG_MS: Final = 365 * 86_400_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HealthFinding:
-    name: str
-    state: State
-    found: str
-    do: str = ""
-
-
-class Checkup(NamedTuple):
-    """A journal and a policy to look at, each with where it was named, and what the configuration says of them."""
-
-    address: str
-    policy: str | None
-    how_journal: str
-    how_policy: str
-    group: str | None
-    refused: str
-    """Why the configuration is not gone by; '' where it is."""
-    root: str | None = None
-    """The root of the roster that is pinned."""
-
-
 async def examine(asked: Checkup) -> list[HealthFinding]:
     """Everything, in the order in which a person would look."""
     address, policy, how_policy = asked.address, asked.policy, asked.how_policy
-    found = [*_configuration(asked), *_place(address, asked.how_journal)]
+    found = [*configuration(asked), *place(address, asked.how_journal)]
     path = journal_file(address)
     if is_database(address):
         found += [each async for each in _inside(asked)]
     elif path is None or not path.exists():
         found += [each async for each in _policy(None, policy, how_policy)]
     else:
-        found += _rights(path, _shared(asked.group))
-        is_refused = any(journal_faults(path, group=_shared(asked.group)))
+        found += rights(path, shared(asked.group))
+        is_refused = any(journal_faults(path, group=shared(asked.group)))
         inside = _policy(None, policy, how_policy) if is_refused else _inside(asked)
         found += [each async for each in inside]
-    found.append(_confining())
+    found.append(confining())
     found += () if is_there(address) else _actions_without_journal()
     return found
-
-
-def _place(address: str, how: str) -> Iterator[HealthFinding]:
-    path = journal_file(address)
-    if is_database(address):
-        yield HealthFinding(name="journal", state="ok", found=f"{shown(address)}, {how}")
-        return
-    if path is None:
-        yield HealthFinding(
-            name="journal", state="look", found=f"in memory, {how}", do="give --journal the path of a file"
-        )
-        return
-    if not path.exists():
-        what = f"there is no {path}, {how}"
-        yield HealthFinding(
-            name="journal", state="look", found=what, do="the first `amends run` makes it; or give --journal"
-        )
-        return
-    size = sum(each.stat().st_size for each in _files(path))
-    yield HealthFinding(name="journal", state="ok", found=f"{path}, {how}; {size / 1e6:.1f} MB")
-    yield from _log(path)
-    free = shutil.disk_usage(path.parent).free
-    room = f"{free / 1e9:.1f} GB free"
-    if free < LEAST_ROOM:
-        do = "make room: a full disk stops all dispatch until there is some"
-        yield HealthFinding(name="disk", state="wrong", found=room, do=do)
-    else:
-        yield HealthFinding(name="disk", state="ok", found=room)
-
-
-def _log(path: Path) -> Iterator[HealthFinding]:
-    """The log beside the file, where it is larger than it gets while nobody holds it back."""
-    log = Path(f"{path}-wal")
-    size = log.stat().st_size if log.exists() else 0
-    if size > LARGEST_LOG:
-        what = f"{log} has {size / 1e6:.0f} MB: somebody has been reading the journal in one go for long"
-        do = "end that program's transaction (a shell, a backup, a viewer): the log shrinks after the next writes"
-        yield HealthFinding(name="log", state="look", found=what, do=do)
-
-
-def _files(path: Path) -> list[Path]:
-    return [each for each in (path, Path(f"{path}-wal"), Path(f"{path}.key")) if each.exists()]
-
-
-def _configuration(asked: Checkup) -> Iterator[HealthFinding]:
-    """The file that commands go by, where it is not believed: then they refuse, and this looks on without it."""
-    if asked.refused:
-        do = "until then every command refuses it; this one goes on as if it were not there"
-        yield HealthFinding(name="settings", state="wrong", found=asked.refused, do=do)
-    try:
-        sharing_group(asked.group)
-    except InputError as exc:
-        yield HealthFinding(name="settings", state="wrong", found=str(exc), do="name another group, or none")
-
-
-def _shared(group: str | None) -> int | None:
-    """The group that shares the journal; one that is not there, or that we are not in, shares nothing here."""
-    try:
-        return sharing_group(group)
-    except InputError:
-        return None
-
-
-def _rights(path: Path, group: int | None) -> Iterator[HealthFinding]:
-    """Whose the journal, its directory and its key are, and who else could change them."""
-    kept = beside(path)
-    faults = [*journal_faults(path, group=group)]
-    own = fault(kept, KEY, group=group)
-    is_anothers = has_another_key(path, None, group)
-    faults += [own] if own is not None and own not in faults and not is_anothers else []
-    wrong = {each.path for each in faults}
-    for file in _files(path):
-        if str(file.absolute()) not in wrong and not (is_anothers and file.absolute() == kept):
-            yield HealthFinding(name="rights", state="ok", found=f"{file} ({file.stat().st_mode & 0o7777:o})")
-    if is_anothers:
-        what = f"{kept} is the key of {user(kept.lstat().st_uid)}; what is written here is signed by them"
-        yield HealthFinding(name="rights", state="look", found=what, do="have them run amends now and then, or work")
-    for each in faults:
-        yield HealthFinding(name="rights", state="wrong", found=each.what, do=each.do.removeprefix("run: "))
-
-
-def _confining() -> HealthFinding:
-    """Whether commands on files can be confined here."""
-    trouble = confinement_trouble(SystemClock())
-    if not trouble:
-        what = "commands on files run confined: no writing outside, no capabilities, no journal, no key"
-        return HealthFinding(name="confine", state="ok", found=what)
-    do = "allow user namespaces and mounts to whoever runs amends; until then each record says `not confined`"
-    return HealthFinding(name="confine", state="look", found=f"commands cannot be confined here: {trouble}", do=do)
 
 
 async def _inside(asked: Checkup) -> AsyncIterator[HealthFinding]:
@@ -217,6 +96,7 @@ async def _inside(asked: Checkup) -> AsyncIterator[HealthFinding]:
         durable = by_server if is_database(asked.address) else by_file
         yield HealthFinding(name="settings", state="ok", found=durable)
         looks = {
+            "moved": moved(asked.address),
             "key": _key(journal, asked),
             "clock": _clock(journal),
             "file": _store(journal),
@@ -259,7 +139,7 @@ def _about_opening(trouble: JournalError) -> str:
 
 async def _key(journal: Journal, asked: Checkup) -> AsyncIterator[HealthFinding]:
     """Whether the key is there that signs: without it no process can write to the journal."""
-    signers, path, group = await journal.signers(), key_place(asked.address), _shared(asked.group)
+    signers, path, group = await journal.signers(), key_place(asked.address), shared(asked.group)
     if not signers or path is None or has_another_key(path, None, group):
         return  # it gets one with the first process that writes, or has none here; `rights` tells of another's
     try:

@@ -6,7 +6,7 @@ Answers are the rows that a coordinator on a journal gives; one thing shown whol
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from os import PathLike
 from typing import Any, Final, Literal, TypeVar, cast
@@ -17,6 +17,7 @@ from amends.core.events import IncidentKind
 from amends.core.transitions import SagaStatus
 from amends.core.words.values import Json, SagaId
 from amends.errors import InputError, UnsignedError
+from amends.evidence.proof.statement import statement_list
 from amends.journal.port.journal import ApprovalRow, IncidentRow, SagaRow
 from amends.remote.server import Fields, Server
 from amends.runtime.coordinator.lists import Listing
@@ -122,6 +123,18 @@ class Asking:
         """Say no: the step is denied. `why` goes on record, and the saga's function is told."""
         return await self._decide(f"{_path('approvals', approval)}/refuse", {"why": why}, proof)
 
+    async def grant_all(
+        self, approvals: Mapping[str, str], *, why: str = "", proof: Proof | None = None
+    ) -> tuple[Fields, ...]:
+        """Approve several at once, with one signature: ids, each with the digest of what the person saw."""
+        body: Fields = {"approvals": dict(approvals), "why": why}
+        return tuple((await self._decide("/approvals/grant", body, proof))["items"])
+
+    async def refuse_all(self, approvals: Iterable[str], *, why: str, proof: Proof | None = None) -> tuple[Fields, ...]:
+        """Say no to several at once, for one reason and with one signature."""
+        body: Fields = {"approvals": list(dict.fromkeys(approvals)), "why": why}
+        return tuple((await self._decide("/approvals/refuse", body, proof))["items"])
+
     async def resolve_incident(
         self, incident: str, *, reason: str, proof: str = "", signed: Proof | None = None
     ) -> Fields:
@@ -172,9 +185,9 @@ class Asking:
         try:
             return await self.server.post(path, body)
         except UnsignedError as exc:
-            signed = proof(exc.statement)
+            signed = proof(statement_list(exc.statement, exc.statements) if exc.statements else exc.statement)
             made = await signed if asyncio.iscoroutine(signed) else signed
-            return await self.server.post(path, {**body, as_: cast("str", made)})
+            return await self.server.post(path, {**body, as_: f"{exc.statement}{made}"})
 
     # -- control ------------------------------------------------------------------------------------------------------
 

@@ -8,8 +8,10 @@ from functools import cache
 from typing import Any, Final, Literal, TypedDict, cast, get_type_hints
 
 from amends.core.words.contracts import Contract, Retries, Reversibility
+from amends.core.words.values import BUILT_IN
 from amends.errors import DeclarationError, InputError, MisfitError
 from amends.runtime.declare.action import Action
+from amends.runtime.declare.checks import PREFIX as ASSERTION
 from amends.runtime.declare.decorators import checked_contract
 from amends.runtime.declare.resources import listed
 from amends.runtime.values.annotations import Kinds
@@ -69,6 +71,8 @@ def contract_of(declared: DeclaredContract) -> Contract:
     """Raises DeclarationError, TopicError or InputError for a contract that `@action` would not make."""
     _check(declared)
     topic, said = declared["topic"], cast("dict[str, Any]", declared)
+    if topic.startswith(BUILT_IN) and not (topic.startswith(ASSERTION) and declared.get("read_only", False)):
+        raise InputError(f"{topic}: topics that begin with {BUILT_IN} are the runtime's own; give the action another")
     clauses: dict[str, Any] = {name: said[name] for name in _CLAUSES if name in said}
     for name in ("retries", "compensation_retries"):
         if name in said:
@@ -145,10 +149,6 @@ def declared(action: Action[..., Any]) -> DeclaredContract:
     if parts.on_files:
         raise InputError(
             f"{action.topic} works on files, which stay with the process that has the journal; run it there"
-        )
-    if parts.validation is not None:
-        raise InputError(
-            f"{action.topic} validates its results with models, which is done beside the journal; run it there"
         )
     return {
         "topic": contract.topic,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
@@ -18,27 +19,32 @@ from typing import Any, Final, Self, TypeVar, cast
 from amends.clock import SystemClock
 from amends.core.transitions import SagaStatus
 from amends.core.words.values import BUILT_IN, Json, SagaId, StepId
-from amends.errors import AmendsError, Complete, DivergedError, InputError, RefusedError, SessionOverError, UnknownError
+from amends.errors import AmendsError, Complete, InputError, RefusedError, SessionOverError, UnknownError
 from amends.logs import logger
 from amends.remote.asking import Asking
 from amends.remote.calls import made
+from amends.remote.children import KnownDefinitions
+from amends.remote.limits import declared_limits, require_remote
 from amends.remote.outcomes import CallReport
+from amends.remote.secrets import GivenSecrets
 from amends.remote.server import Fields, Server
 from amends.remote.session import WAIT_S, RemoteSession, SessionRequest
 from amends.remote.work import RemoteWork
 from amends.runtime.coordinator.starting import Starting
 from amends.runtime.declare.action import Action, InFunction, current_call
 from amends.runtime.declare.definition import SagaDefinition
-from amends.runtime.declare.limits import Limit, Limits
+from amends.runtime.declare.limits import Limits
 from amends.runtime.declare.names import checked_id, checked_labels
 from amends.runtime.declare.registry import Registry
 from amends.runtime.drive.executor import Executor
+from amends.runtime.drive.validation import verify
 from amends.runtime.engine.handle import Ended, Handle
 from amends.runtime.saga.open import OnIdle
 from amends.runtime.saga.rewind import first
 from amends.runtime.saga.work import performed
 from amends.runtime.settings import Bounds
-from amends.runtime.values.bounded import keep, keep_off_loop, small_or_off_loop
+from amends.runtime.values.bounded import small_or_off_loop
+from amends.secrets import is_alike
 
 R = TypeVar("R")
 _THREADS: Final = 64
@@ -57,6 +63,8 @@ class RemoteCoordinator(Starting, Asking):
     def __init__(self, server: Server, registry: Registry) -> None:
         self.server = server
         self.registry = registry
+        self.secrets = GivenSecrets(server.token)
+        self.definitions = KnownDefinitions(registry)
         self.id = SystemClock().new_id()
         """This client's own: under it it takes the tasks of its sessions."""
         self.loop = asyncio.get_running_loop()
@@ -91,8 +99,22 @@ class RemoteCoordinator(Starting, Asking):
 
     # -- as its sessions ask it ---------------------------------------------------------------------------------------
 
-    async def make(self, task: Mapping[str, Any]) -> CallReport:
-        return await made(task, self.registry, self._executor)
+    async def make(self, task: Mapping[str, Any], action: Action[..., Any] | None = None) -> CallReport:
+        self.secrets.enter()
+        return await made(task, self.registry, self._executor, self.secrets, action)
+
+    async def drive_child(self, definition: SagaDefinition[..., Any], child: str) -> None:
+        running = self._running.get(SagaId(child))
+        if running is None:
+            shown = await self.server.get(f"/sessions/{child}")
+            request = SessionRequest(name=definition.name, id=child, on_idle="keep", input=shown["input"])
+            running = self._begin(definition, request)
+        await asyncio.wait({running})
+        error = None if running.cancelled() else running.exception()
+        if error is not None and not isinstance(
+            error, RefusedError
+        ):  # refused: another client drives it, or nobody may
+            raise error
 
     def know(self, action: Action[..., Any]) -> None:
         self.registry.ensure_action(action)
@@ -201,7 +223,7 @@ class RemoteCoordinator(Starting, Asking):
             name=name,
             id=saga,
             labels=checked_labels(labels) if labels else None,
-            limits=_limits(limits),
+            limits=declared_limits(limits),
             idle=idle.total_seconds() if isinstance(idle, timedelta) else idle,
             on_idle=on_idle,
             input=input,
@@ -221,16 +243,16 @@ class RemoteCoordinator(Starting, Asking):
         bounds: Bounds | None = None,
     ) -> Handle[R]:
         """Start with the arguments by name. The function runs here; its steps are judged and kept by the server."""
-        _require_remote(definition, actor, bounds)
+        require_remote(definition, actor, bounds)
         saga = SagaId(checked_id(id) if id is not None else SystemClock().new_id())
         running = self._running.get(saga)
         if running is None or running.done():
-            kept = await small_or_off_loop(partial(_input, definition, named, saga))
+            kept = await small_or_off_loop(partial(self._input, definition, named, saga))
             asked = SessionRequest(
                 name=definition.name,
                 id=saga,
                 labels=checked_labels(labels) if labels else None,
-                limits=_limits(limits or definition.options.limits),
+                limits=declared_limits(limits or definition.options.limits),
                 idle="1h",
                 on_idle="keep",
                 input=cast("Fields", kept),
@@ -241,8 +263,23 @@ class RemoteCoordinator(Starting, Asking):
     def _begin(self, definition: SagaDefinition[..., Any], asked: SessionRequest) -> asyncio.Task[Ended[Any]]:
         saga = SagaId(asked.id)
         running = self._running[saga] = asyncio.ensure_future(self._run(definition, asked))
-        running.add_done_callback(lambda _: self._running.pop(saga, None))
+        running.add_done_callback(partial(self._over_with, saga))
         return running
+
+    def _over_with(self, saga: SagaId, _: object) -> None:
+        self._running.pop(saga, None)
+        self.secrets.forget(saga)
+
+    def _input(
+        self, definition: SagaDefinition[..., Any], named: Mapping[str, object], saga: SagaId, most: int
+    ) -> Json:
+        """A saga's input as it goes on record. Raises InputError."""
+        typed = definition.typed
+        kept = self.secrets.keep(
+            typed.store(named, most, "input") if typed.stores else dict(named), saga, "input", most
+        )
+        definition.check(self.secrets.restored(kept.value, saga))
+        return kept.value
 
     async def _watch(self, saga: SagaId) -> asyncio.Task[Ended[Any]]:
         async def until_it_moves() -> Ended[Any]:
@@ -255,17 +292,20 @@ class RemoteCoordinator(Starting, Asking):
         over = await self._over(asked)
         if over is not None:
             return self.ended(over, definition)
-        s = RemoteWork(self, asked)
-        await s.open()
-        try:
-            fields = await self._performed(definition, s)
-        except asyncio.CancelledError:
-            with suppress(AmendsError, TimeoutError):  # a server that is gone finds it on its journal, left or not
-                async with asyncio.timeout(_LEAVE_S):
-                    await s.detach()
-            raise
-        finally:
-            self.left(s)
+        asked = replace(asked, starts_over=True)
+        fields: Fields | None = None
+        while fields is None:
+            s = RemoteWork(self, asked)
+            await s.open()
+            try:
+                fields = await self._performed(definition, s)
+            except asyncio.CancelledError:
+                with suppress(AmendsError, TimeoutError):  # a server that is gone finds it on its journal, left or not
+                    async with asyncio.timeout(_LEAVE_S):
+                        await s.detach()
+                raise
+            finally:
+                self.left(s)
         return self.ended(fields, definition)
 
     async def _over(self, asked: SessionRequest) -> Fields | None:
@@ -276,41 +316,66 @@ class RemoteCoordinator(Starting, Asking):
             return None
         if not SagaStatus(shown["ended"]["status"]).ended:
             return None
-        if (shown["name"], shown["input"]) != (asked.name, asked.input):
+        is_same = shown["input"] == asked.input or is_alike(
+            cast("Json", asked.input), shown["input"], self.secrets.of(asked.id), asked.id
+        )
+        if shown["name"] != asked.name or not is_same:
             raise RefusedError(f"saga {asked.id} exists already, with another beginning; use another id")
         return cast("Fields", shown["ended"])
 
-    async def _performed(self, definition: SagaDefinition[..., Any], s: RemoteWork) -> Fields:
+    async def _performed(self, definition: SagaDefinition[..., Any], s: RemoteWork) -> Fields | None:
+        """How the saga ended; None where its function is to be called again."""
         token = current_call.set(InFunction(definition.name))
         try:
             await s.remember()
-            named = dict(s.input)
-            try:
-                result: object = await performed(definition, cast("Any", s), named)
-            except Exception as exc:  # a TaskGroup wraps what its branches raised
-                if (done := first(Complete, exc)) is None:
-                    raise
-                result = done.result
-            if s.missing:
-                raise DivergedError(f"step {s.missing[0]} is on record, and is not asked for any more")
-            if definition.typed.result.stores:
-                result = definition.typed.store_result(result)
-            kept = await keep_off_loop(result, s.id, "the saga's result")
+            result = await self._result(definition, s)
+            kept = await small_or_off_loop(lambda most: self.secrets.keep(result, s.id, "the saga's result", most))
             return await s.end("complete", {"result": kept.value})
         except SessionOverError:
-            return await self._standing_fields(s.id)  # somebody else had it end, or go back
+            return await self._stopped(s)
         except Exception as exc:  # noqa: BLE001 - whatever leaves a saga's function starts its rollback: the contract
             return await self._failed(s, exc)
         finally:
             current_call.reset(token)
 
-    async def _failed(self, s: RemoteWork, error: Exception) -> Fields:
+    async def _result(self, definition: SagaDefinition[..., Any], s: RemoteWork) -> object:
+        """Result of the function, once all that has to hold by then does."""
+        named, checks = dict(s.input), definition.checks
+        early = ""
+        try:
+            result: object = await performed(definition, cast("Any", s), named)
+        except Exception as exc:  # a TaskGroup wraps what its branches raised
+            if (done := first(Complete, exc)) is None:
+                raise
+            result, early = done.result, done.why
+        if definition.typed.result.stores:
+            result = definition.typed.store_result(result)
+        if not early:
+            s.require_all_asked_for(besides={one.action.topic for one in checks})
+        if checks:
+            await verify(s.do_named, checks, definition.given(named), result, s.is_vouched_for)
+            if not early:
+                s.require_all_asked_for()
+        return result
+
+    async def _stopped(self, s: RemoteWork) -> Fields | None:
+        """Where a saga stands that somebody else had end, or go back; None where that was a part, and it goes on."""
+        while True:
+            shown = await self.server.get(f"/sessions/{s.id}")
+            status = SagaStatus(shown["ended"]["status"])
+            if status.goes_forward and shown["sent_back"] > s.sent_back and not shown["goes_back"]:
+                return None
+            if status not in _GOING:
+                return cast("Fields", shown["ended"])
+            await self._clock.sleep(_STANDS_S)
+
+    async def _failed(self, s: RemoteWork, error: Exception) -> Fields | None:
         from amends.remote.errors import failure_fields
 
         try:
             return await s.end("fail", {"error": failure_fields(error)})
         except SessionOverError:
-            return await self._standing_fields(s.id)
+            return await self._stopped(s)
 
     async def _standing(self, saga: SagaId, still: tuple[SagaStatus, ...] = ()) -> Ended[Any]:
         return self.ended(await self._standing_fields(saga, still))
@@ -361,42 +426,3 @@ class RemoteCoordinator(Starting, Asking):
 
 def _named(task: Fields) -> tuple[str, str, str]:
     return task["saga"], task["step"], task["topic"]
-
-
-def _require_remote(definition: SagaDefinition[..., Any], actor: str | None, bounds: Bounds | None) -> None:
-    """Raises InputError for what only a process with the journal can do."""
-    options = definition.options
-    if actor is not None:
-        raise InputError("through a server, who runs a saga is whose token it is; leave actor= out")
-    if bounds is not None or options.rollback_s or options.attempts or options.compensation_attempts:
-        raise InputError(f"saga {definition.name}: bounds of attempts and rollbacks are set where the journal is")
-    if options.verify or options.files:
-        what = "verify=" if options.verify else "files="
-        raise InputError(f"saga {definition.name} has {what}, which works beside the journal; run it there")
-
-
-def _input(definition: SagaDefinition[..., Any], named: Mapping[str, object], saga: SagaId, most: int) -> Json:
-    """A saga's input as it goes on record. Raises InputError."""
-    typed = definition.typed
-    kept = keep(typed.store(named, most, "input") if typed.stores else dict(named), saga, "input", most)
-    if kept.secrets:
-        raise InputError(f"saga {definition.name}: a Secret does not leave this process; pass a reference to it")
-    definition.check(cast("dict[str, Any]", kept.value))
-    return kept.value
-
-
-def _limits(limits: Limits | None) -> Mapping[str, object] | None:
-    if limits is None:
-        return None
-    found: dict[str, object] = {}
-    for name in ("tokens", "usd", "seconds", "steps", "failures", "retries", "spin"):
-        most = getattr(limits, name)
-        if isinstance(most, Limit):
-            raise InputError(
-                f"the limit of {name} has a response of its own; through a server all have the same, then="
-            )
-        if most is not None:
-            found[name] = most if isinstance(most, int | float | str) else str(most)
-    if not isinstance(limits.then, str):
-        raise InputError("a limit that goes back to a checkpoint is not to be had through a server")
-    return {**found, "then": limits.then}

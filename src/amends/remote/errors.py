@@ -24,6 +24,7 @@ from amends.errors import (
     StepFatalError,
     StepLostError,
     UnverifiedError,
+    WaitTimeoutError,
 )
 
 
@@ -55,6 +56,7 @@ def step_error_fields(error: StepError) -> dict[str, object]:
         "where": error.where,
         "happened": error.happened,
         "rule": getattr(error, "rule", ""),
+        **({"calls": True} if isinstance(error, UnverifiedError) and error.calls else {}),
     }
 
 
@@ -69,7 +71,7 @@ def step_error(fields: Mapping[str, Any]) -> StepError:
     if name == StepDeniedError.__name__:
         return StepDeniedError(words["reason"], step=step, topic=topic, rule=words["rule"])
     if name == UnverifiedError.__name__:
-        return UnverifiedError(words["reason"], step=step, topic=topic)
+        return UnverifiedError(words["reason"], step=step, topic=topic, calls=fields.get("calls") is True)
     if name == StepFatalError.__name__:
         return StepFatalError(
             words["reason"], step=step, topic=topic, happened=fields.get("happened"), where=words["where"]
@@ -107,8 +109,11 @@ def refusal(problem: Mapping[str, Any]) -> AmendsError:
     """The error that a server's answer stands for."""
     kind = getattr(errors, str(problem.get("type", "")).removeprefix(PREFIX), None)
     detail = str(problem.get("detail") or problem.get("title") or "the server refused, and did not say why")
+    if kind is WaitTimeoutError:
+        return WaitTimeoutError(detail, name="")
     if kind is ProofError and problem.get("statement"):
-        return errors.UnsignedError(detail, str(problem["statement"]))
+        each = cast("list[object]", problem.get("statements") or [])
+        return errors.UnsignedError(detail, str(problem["statement"]), tuple(map(str, each)))
     if isinstance(kind, type) and issubclass(kind, AmendsError) and not issubclass(kind, StepError):
         try:
             return kind(detail)

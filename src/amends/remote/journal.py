@@ -115,6 +115,7 @@ class ServerJournal:
             ended_from=query.ended_from,
             ended_until=query.ended_until,
             starts_with=query.starts_with or None,
+            key=query.key,
             own="true" if not set(OWN) <= set(query.without) else None,
             limit=min(query.limit, 500),
             page=query.before,
@@ -139,6 +140,10 @@ class ServerJournal:
     async def approvals(self, query: PersonQuery) -> ApprovalPage:
         found = self.fetch("/approvals", **_asked(query))
         return ApprovalPage(tuple(row_of(ApprovalRow, one) for one in found["items"]), found["next"])
+
+    async def note_keys(self) -> bool:
+        """The server does so when it is asked for a key."""
+        return True
 
     async def incidents(self, query: PersonQuery) -> IncidentPage:
         found = self.fetch("/incidents", **_asked(query))

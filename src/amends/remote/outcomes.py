@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, NotRequired, TypedDict
+from typing import Any, Final, Literal, NotRequired, TypedDict, cast
 
 from amends.core.words.outcomes import Answer, Failed, Found, FoundNothing, Lost, NoAnswer, Outcome, Succeeded
-from amends.errors import InputError, Reported
+from amends.errors import InputError, NotJsonError, Reported, TooLargeError
 from amends.runtime.declare.action import Happened, NotHappened
+from amends.runtime.values.bounded import keep
 
 Word = Literal["succeeded", "failed", "lost", "happened", "not_happened"]
 _LONGEST: Final = 2000
@@ -69,6 +70,16 @@ def ended(report: CallReport) -> Any:  # noqa: ANN401 - the client's own
                     where=report.get("where", "")[:_LONGEST],
                 )
             )
+
+
+def outcome_of(report: CallReport, saga: str) -> Outcome:
+    """The outcome of an attempt by its report, for the record."""
+    try:
+        return Succeeded(keep(ended(report), saga, "the result").value)
+    except Reported as exc:
+        return cast("Outcome", exc.outcome)
+    except (NotJsonError, TooLargeError) as exc:
+        return Succeeded(None, opaque=str(exc)[:_LONGEST])
 
 
 def _words(report: CallReport, otherwise: str) -> str:

@@ -5,7 +5,7 @@ Its verbs are those of a coordinator on a journal at hand. Names come from the t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
@@ -77,6 +77,19 @@ class ServedCoordinator:
     async def refuse(self, approval: str, *, by: str, why: str, proof: Proof | None = None) -> Approval:
         await self._asking.refuse(approval, why=why, proof=proof)
         return await self.approval(approval)
+
+    async def grant_all(
+        self, approvals: Mapping[str, str], *, by: str, why: str = "", proof: Proof | None = None
+    ) -> tuple[Approval, ...]:
+        await self._asking.grant_all(approvals, why=why, proof=proof)
+        return tuple([await self.approval(each) for each in approvals])
+
+    async def refuse_all(
+        self, approvals: Iterable[str], *, by: str, why: str, proof: Proof | None = None
+    ) -> tuple[Approval, ...]:
+        named = tuple(dict.fromkeys(approvals))
+        await self._asking.refuse_all(named, why=why, proof=proof)
+        return tuple([await self.approval(each) for each in named])
 
     async def comment_incident(self, incident: str, *, text: str, by: str) -> None:
         await self._asking.comment_incident(incident, text=text)

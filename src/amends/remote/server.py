@@ -37,6 +37,7 @@ class Server:
 
     def __init__(self, url: str, token: str | None, *, patience_s: float = PATIENCE_S) -> None:
         self.url = checked_url(url)
+        self.token = token
         self._patience_s = patience_s
         self._clock = SystemClock()
         self._client = _client(self.url, token)

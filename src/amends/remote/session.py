@@ -9,12 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from datetime import datetime, timedelta
+from functools import cached_property
 from types import TracebackType
 from typing import Any, Final, NoReturn, ParamSpec, Protocol, Self, TypeVar, cast
 
 from amends.clock import SystemClock
 from amends.core.transitions import SagaStatus
-from amends.core.words.values import SagaId, StepId
+from amends.core.words.values import BUILT_IN, SagaId, StepId
 from amends.dataclass import dataclass
 from amends.errors import (
     Abort,
@@ -27,25 +28,38 @@ from amends.errors import (
     UnknownError,
 )
 from amends.journal.port.locks import checked_resource
+from amends.remote.children import Calling, KnownDefinitions
 from amends.remote.contracts import declared
 from amends.remote.errors import failure_fields, step_error
+from amends.remote.limits import declared_limits
 from amends.remote.outcomes import CallReport
+from amends.remote.secrets import GivenSecrets
 from amends.remote.server import Fields, Server
 from amends.runtime.declare.action import Action, InFunction, current_call
+from amends.runtime.declare.definition import SagaDefinition
+from amends.runtime.drive.children import CALL
 from amends.runtime.drive.positions import Spot
 from amends.runtime.drive.run import let_cancellation_go_on
 from amends.runtime.engine.handle import Ended
+from amends.runtime.saga.calls import SessionStep, checked_call, takes_call
+from amends.runtime.saga.documents import DocumentOwner, State
 from amends.runtime.saga.rewind import Feedback, TakenBack
-from amends.runtime.saga.session import SessionStep, checked_call
 from amends.runtime.saga.waits import seconds_of
 from amends.runtime.saga.work import bound
-from amends.runtime.values.bounded import Kept, keep, keep_off_loop, small_or_off_loop
+from amends.runtime.values.bounded import Kept, small_or_off_loop
 
 P = ParamSpec("P")
 T = TypeVar("T")
 WAIT_S: Final = 25.0
 """How long one request waits for news."""
-_BETWEEN_S: Final = 0.2
+_ENDED: Final = frozenset({"succeeded", "failed", "lost", "denied"})
+_BESIDE: Final = {
+    "files": "changesets are kept beside the journal; run the saga there",
+    "land": "changesets are kept beside the journal; run the saga there",
+    "documents": "a saga has its actor's own documents there: write s.state",
+    "feedback": "await s.checkpoint(name) gives what it tells",
+    "steps": "write await s.read_steps()",
+}
 MakeCall = Callable[[Mapping[str, Any]], Awaitable[CallReport]]
 """Has this process make the call that a task asks for."""
 
@@ -55,8 +69,14 @@ class Client(Protocol):
 
     server: Server
     id: str
+    secrets: GivenSecrets
+    definitions: KnownDefinitions
 
-    async def make(self, task: Mapping[str, Any]) -> CallReport: ...
+    async def make(self, task: Mapping[str, Any], action: Action[..., Any] | None = None) -> CallReport: ...
+
+    async def drive_child(self, definition: SagaDefinition[..., Any], child: str) -> None:
+        """Drive a child as far as it goes, unless another client does."""
+        ...
 
     def know(self, action: Action[..., Any]) -> None: ...
 
@@ -78,6 +98,8 @@ class SessionRequest:
     idle: str | float = "1h"
     on_idle: str = "call"
     input: Mapping[str, Any] | None = None
+    starts_over: bool = False
+    """Its function is called again where a part of it was taken back from outside."""
 
     def fields(self) -> Fields:
         return {
@@ -88,10 +110,11 @@ class SessionRequest:
             "idle": self.idle,
             "on_idle": self.on_idle,
             "input": None if self.input is None else dict(self.input),
+            "starts_over": self.starts_over,
         }
 
 
-class RemoteSession:
+class RemoteSession(Calling):
     """An open saga at a server. Use it as an async context manager, as one of `coordinator.session(…)`."""
 
     def __init__(self, client: Client, asked: SessionRequest, detach_on: tuple[type[BaseException], ...] = ()) -> None:
@@ -101,6 +124,9 @@ class RemoteSession:
         self._server = client.server
         self._asked = asked
         self._detach_on: tuple[type[BaseException], ...] = (Detach, *detach_on)
+        self._definitions = client.definitions
+        self._secrets = client.secrets
+        self._actor = ""
         self._holder = ""
         self._opening = asyncio.Lock()
         self._is_left = False
@@ -127,7 +153,7 @@ class RemoteSession:
                 body = {**self._asked.fields(), "client": self._client.id, "wait": WAIT_S}
                 said = await self._server.post("/sessions", body)
                 if said["state"] == "open":
-                    self._holder = said["holder"]
+                    self._holder, self._actor = said["holder"], said["actor"]
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -144,6 +170,7 @@ class RemoteSession:
             await self._leave(error)
         finally:
             self._client.left(self)
+            self._secrets.forget(self.id)
 
     async def _leave(self, error: BaseException | None) -> None:
         if self._is_left:
@@ -173,7 +200,8 @@ class RemoteSession:
         """The work is done, with this result: wait for the steps under way, then for its end; say how it ended."""
         while self._under_way:
             await asyncio.wait(self._under_way.values())
-        kept = await keep_off_loop(result, self.id, f"session {self.name}: result")
+        what = f"session {self.name}: result"
+        kept = await small_or_off_loop(lambda most: self._secrets.keep(result, self.id, what, most))
         return await self._end("complete", {"result": kept.value})
 
     async def fail(self, error: BaseException) -> Ended[Any]:
@@ -221,8 +249,7 @@ class RemoteSession:
         """
         call = ""
         named = cast("Action[..., Any]", action)
-        is_own = isinstance(cast("object", action), Action) and "call" in named.parts.signature.names
-        if "call" in kwargs and not is_own:
+        if "call" in kwargs and not takes_call(action):
             call = checked_call(kwargs.pop("call"))
         return self.do_named(named, bound(named, args, kwargs), call=call)
 
@@ -230,8 +257,30 @@ class RemoteSession:
         self, action: Action[..., Any], named: Mapping[str, object], *, at: Spot | None = None, call: str = ""
     ) -> Any:  # noqa: ANN401 - the action's own
         """Do one step with all arguments by name."""
-        kept = await kept_args(action, named, self.id)
+        kept = await self._kept(action, named)
         return await self._step(action, kept, call or (at.step if at is not None else new_call()))
+
+    def ask(self, action: Any, /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, tuple[str, ...]]:  # noqa: ANN401 - the action's own
+        """Have people approve a step before it is done; the next `s.do` of the same is that step. Await it.
+
+        It gives the names of those who approved. call: the caller's own id of the asking.
+        """
+        call = checked_call(kwargs.pop("call")) if "call" in kwargs and not takes_call(action) else new_call()
+        return self._ask_bound(action, bound(action, args, kwargs), call)
+
+    async def _ask_bound(self, action: Action[..., Any], named: Mapping[str, object], call: str) -> tuple[str, ...]:
+        return await self._people_asked(action, await self._kept(action, named), call)
+
+    async def _people_asked(self, action: Action[..., Any], kept: Kept, call: str) -> tuple[str, ...]:
+        """People who have approved it. Raises StepDeniedError."""
+        self._client.know(action)
+        body = self._about(action, kept, call)
+        said = await self._post("ask", body)
+        while said["state"] not in _ENDED:
+            said = await self._post("ask", body)
+        if said["state"] != "succeeded":
+            raise step_error(said["error"])
+        return tuple(said["result"])
 
     async def _step(self, action: Action[..., Any], kept: Kept, call: str) -> Any:  # noqa: ANN401 - the action's own
         while (others := self._under_way.get(call)) is not None:
@@ -243,24 +292,51 @@ class RemoteSession:
             self._under_way.pop(call, None)
 
     async def _done(self, action: Action[..., Any], kept: Kept, call: str) -> Any:  # noqa: ANN401 - the action's own
-        self._client.know(action)
-        body = {
-            "topic": action.topic,
-            "args": kept.value,
-            "call": call,
-            "contract": declared(action),
-            "wait": WAIT_S,
-        }
-        said = await self._post("steps", body)
-        while said["state"] not in {"succeeded", "failed", "lost", "denied"}:
-            said = await self._perform(said) if said["state"] == "perform" else await self._post("steps", body)
+        if action is CALL:
+            said = await self._called(kept, call)
+        else:
+            self._client.know(action)
+            body = self._about(action, kept, call)
+            said = await self._post("steps", body)
+            while said["state"] not in _ENDED:
+                is_ours = said["state"] == "perform"
+                said = await self._perform(said, action) if is_ours else await self._post("steps", body)
         if said["state"] != "succeeded":
             raise step_error(said["error"])
-        return await restored(action, said["result"])
+        return await self._restored(action, said["result"])
 
-    async def _perform(self, task: Fields) -> Fields:
+    @staticmethod
+    def _about(action: Action[..., Any], kept: Kept, call: str) -> Fields:
+        """A step as it is asked for. What the server does itself needs no contract."""
+        is_servers = action.topic.startswith(BUILT_IN) and not action.parts.is_assertion
+        contract = {} if is_servers else {"contract": declared(action)}
+        return {"topic": action.topic, "args": kept.value, "call": call, "wait": WAIT_S, **contract}
+
+    async def _called(self, kept: Kept, call: str) -> Fields:
+        """Run a child: its step is the server's, its function is called here. How it ended."""
+        asked = cast("Fields", kept.value)
+        definition = self._definitions.definition(asked["definition"], asked["version"])
+        body: Fields = {
+            "call": call,
+            "definition": asked["definition"],
+            "version": asked["version"],
+            "input": asked["given"],
+            "limits": declared_limits(definition.options.limits),
+            "timeout_s": asked.get("timeout_s"),
+            "wait": WAIT_S,
+        }
+        said = await self._post("call", body)
+        while said["state"] not in _ENDED:
+            if said["state"] == "child":
+                await self._client.drive_child(definition, said["child"])
+                body["driven"] = True
+            said = await self._post("call", body)
+        return said
+
+    async def _perform(self, task: Fields, action: Action[..., Any]) -> Fields:
         """Make one call of a step, and report; where the step stands then."""
-        report = await self._client.make(task)
+        is_its_own = task["topic"] == action.topic  # and not what a child that it takes back has to have called
+        report = await self._client.make(task, action if is_its_own else None)
         try:
             said = await self._server.post(f"/attempts/{task['token']}/outcome", {**report, "wait": WAIT_S})
         except UnknownError:
@@ -281,7 +357,36 @@ class RemoteSession:
                 error=one["error"],
             )
             for one in shown["steps"]
+            if one["topic"] == CALL.topic or not one["topic"].startswith(BUILT_IN)
         )
+
+    async def _kept(self, action: Action[..., Any], named: Mapping[str, object]) -> Kept:
+        """The arguments of a step as they go on record. Raises InputError for what cannot."""
+        typed, check = action.parts.typed, action.parts.check
+
+        def stored(most: int) -> Kept:
+            given = typed.store(named, most) if typed.stores else dict(named)
+            kept = self._secrets.keep(given, self.id, f"{action.topic}: args", most)
+            if check is not None:
+                check(self._secrets.restored(kept.value, self.id) if kept.secrets else cast("Fields", kept.value))
+            return kept
+
+        return await small_or_off_loop(stored)
+
+    async def _restored(self, action: Action[..., Any], result: Any) -> Any:  # noqa: ANN401 - the action's own
+        """A result on record as what the action is declared to return."""
+        typed = action.parts.typed
+
+        def made(most: int) -> Any:  # noqa: ANN401 - as above
+            known = self._secrets.restored(result, self.id, most)
+            return typed.restore_result(known, most) if typed.result.loads else known
+
+        return await small_or_off_loop(made)
+
+    @cached_property
+    def state(self) -> State:
+        """The agent's own documents, kept by the server: they stand under the name that its token proves."""
+        return State(self.do_named, own=True, owner=lambda: DocumentOwner(self._actor))
 
     # -- other verbs --------------------------------------------------------------------------------------------------
 
@@ -301,11 +406,22 @@ class RemoteSession:
     async def wait_for(self, name: str, timeout: float | timedelta | None = None) -> Any:  # noqa: ANN401, ASYNC109 - any JSON value; the time is kept on record
         """Wait for a signal from outside, `coordinator.signal(id, name, payload)`; gives its payload."""
         seconds = None if timeout is None else seconds_of(timeout, f"s.wait_for({name!r})")
-        return (await self._post("wait", {"signal": name, "seconds": seconds}))["payload"]
+        return await self._waited(name, seconds)
 
     async def sleep(self, seconds: float | timedelta) -> None:
         """Go on after that long; that does not count as idle."""
-        await self._post("wait", {"seconds": seconds_of(seconds, "s.sleep")})
+        await self._waited(None, seconds_of(seconds, "s.sleep"))
+
+    async def _waited(self, signal: str | None, seconds: float | None) -> Any:  # noqa: ANN401 - any JSON value
+        """Ask again and again, until it has come or the time is up."""
+        call, clock = new_call(), SystemClock()
+        since = clock.elapsed()
+        while True:
+            left_s = None if seconds is None else max(0.0, seconds - (clock.elapsed() - since))
+            body = {"signal": signal, "seconds": left_s, "call": call, "wait": WAIT_S}
+            said = await self._post("wait", body)
+            if said["state"] == "succeeded":
+                return said["payload"]
 
     async def sleep_until(self, when: datetime | float) -> None:
         """Go on at that time: an aware datetime, or seconds since 1970."""
@@ -327,6 +443,11 @@ class RemoteSession:
         """Give up: leave the block, and all is taken back, with `why` on record as the reason."""
         raise Abort(why)
 
+    def __getattr__(self, name: str) -> NoReturn:
+        if name in _BESIDE:
+            raise InputError(f"s.{name} is not to be had through a server: {_BESIDE[name]}")
+        raise AttributeError(name)
+
 
 async def _shielded_until_told(doing: asyncio.Task[T]) -> T:
     """Its end. Who is cancelled meanwhile cancels it, and waits until what is known was reported."""
@@ -339,27 +460,6 @@ async def _shielded_until_told(doing: asyncio.Task[T]) -> T:
             doing.exception()
         raise
     return doing.result()
-
-
-async def kept_args(action: Action[..., Any], named: Mapping[str, object], saga: str) -> Kept:
-    """The arguments of a step as they go on record. Raises InputError for what cannot."""
-    typed = action.parts.typed
-
-    def stored(most: int) -> Kept:
-        kept = keep(typed.store(named, most) if typed.stores else dict(named), saga, f"{action.topic}: args", most)
-        if kept.secrets:
-            raise InputError(f"{action.topic}: a Secret does not leave this process; pass a reference to it")
-        if action.parts.check is not None:
-            action.parts.check(cast("dict[str, Any]", kept.value))
-        return kept
-
-    return await small_or_off_loop(stored)
-
-
-async def restored(action: Action[..., Any], result: object) -> Any:  # noqa: ANN401 - the action's own
-    """A result on record as what the action is declared to return."""
-    typed = action.parts.typed
-    return await small_or_off_loop(lambda most: typed.restore_result(result, most)) if typed.result.loads else result
 
 
 def feedback(fields: Fields) -> Feedback:

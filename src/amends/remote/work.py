@@ -6,13 +6,15 @@ a step by its place, a checkpoint, a rollback, a wait and a spending by their or
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
-from collections.abc import Coroutine, Mapping
+from collections.abc import Collection, Coroutine, Mapping
 from datetime import datetime, timedelta
 from types import TracebackType
-from typing import Any, Final, NoReturn, Self
+from typing import Any, Final, NoReturn, Self, cast
 
-from amends.core.words.values import StepId
+from amends.clock import SystemClock
+from amends.core.words.values import Json, StepId
 from amends.errors import (
     Abort,
     CallPerson,
@@ -21,32 +23,34 @@ from amends.errors import (
     DivergedError,
     InputError,
     StepError,
+    WaitTimeoutError,
 )
 from amends.remote.server import Fields
-from amends.remote.session import RemoteSession, feedback, kept_args, restored
+from amends.remote.session import RemoteSession, feedback
 from amends.runtime.declare.action import Action
 from amends.runtime.declare.definition import Arguments
 from amends.runtime.declare.graph import Graph
 from amends.runtime.drive.positions import Alike, Places, Spot
 from amends.runtime.saga.graph import GraphRun
 from amends.runtime.saga.rewind import Feedback, first
-from amends.runtime.values.bounded import keep
+from amends.runtime.values.bounded import Kept, keep
+from amends.secrets import is_alike, unmask
 
 REPLAY_S: Final = 5.0
-_BESIDE: Final = frozenset({"ask", "call", "call_all", "files", "land", "state", "documents"})
 
 
 class CallPlaces(Places):
     """Places of a function's steps, by which its calls are named; those that are on record are known again."""
 
-    def __init__(self, known: Mapping[StepId, tuple[str, str]]) -> None:
+    def __init__(self, known: Mapping[StepId, tuple[str, str]], forgotten: frozenset[StepId]) -> None:
         self._patience_s = REPLAY_S
         self._branches = {}
         self._unclaimed = dict(known)
-        self._forgotten = self._set_aside = frozenset[StepId]()
+        self._forgotten = forgotten
+        self._set_aside = frozenset[StepId]()
         self._entries = {}
-        self._claimed = None
-        for call in known:
+        self._claimed = asyncio.Event() if known else None
+        for call in (*known, *forgotten):
             fork, number = _fork_of(call)
             if fork:
                 self._branches[fork] = max(self._branches.get(fork, 0), number)
@@ -58,26 +62,47 @@ class PastWork:
     def __init__(self, shown: Fields) -> None:
         saga = shown["id"]
         self.input: Mapping[str, Any] = shown["input"]
-        self.steps: dict[str, Fields] = {one["call"]: one for one in shown["steps"] if one["call"]}
+        steps: list[Fields] = shown["steps"]
+        self.steps: dict[str, Fields] = {one["asked"]: one for one in steps if one["asked"]}
+        self.steps |= {one["call"]: one for one in steps if one["call"]}
+        self.vouched_for = frozenset[str](shown["vouched_for"])
         self.known: dict[StepId, tuple[str, str]] = {
-            StepId(call): (one["topic"], keep(one["args"], saga, "args").digest) for call, one in self.steps.items()
+            StepId(call): (one["topic"], keep(unmask(one["args"], saga), saga, "args").digest)
+            for call, one in self.steps.items()
+            if not _is_forgotten(call, one)
         }
+        self.forgotten = frozenset(StepId(call) for call, one in self.steps.items() if _is_forgotten(call, one))
+        self.sent_back: int = shown["sent_back"]
+        """How often a part of it was taken back from outside."""
         self._checkpoints = deque(shown["checkpoints"])
         self._rewinds = deque(shown["rewinds"])
         self._waits = deque(shown["waits"])
         self._spendings = deque(shown["spendings"])
 
-    def checkpoint(self, name: str) -> bool:
-        return _taken(self._checkpoints, name=name) is not None
+    def checkpoint(self, name: str) -> Fields | None:
+        return _taken(self._checkpoints, name=name)
 
     def rewind(self, why: str) -> Fields | None:
         return _taken(self._rewinds, why=why)
 
-    def wait(self, name: str) -> Fields | None:
-        return _taken(self._waits, name=name)
+    def wait(self, name: str) -> tuple[Fields | None, float | None]:
+        """How a wait ended; else how many seconds are left of it, where it was begun and left."""
+        left_s: float | None = None
+        while (known := _taken(self._waits, name=name)) is not None:
+            if known["left_until"] is None:
+                return known, None
+            left_s = max(0.0, (known["left_until"] - SystemClock().now()) / 1000)
+            if not self._waits or self._waits[0]["name"] != name:
+                break
+        return None, left_s
 
     def spending(self) -> Fields | None:
         return _taken(self._spendings)
+
+
+def _is_forgotten(call: str, step: Fields) -> bool:
+    """Whether what stands on record at this place was taken back from outside, and is asked for under a new name."""
+    return bool(step["is_asked_anew"] if call == step["asked"] != step["call"] else step["is_forgotten"])
 
 
 def _taken(marks: deque[Fields], **asked: str) -> Fields | None:
@@ -98,8 +123,13 @@ class RemoteWork(RemoteSession):
 
     @property
     def input(self) -> Mapping[str, Any]:
-        """The input of the saga, by name, as it is on record."""
-        return self._memory.input
+        """The input of the saga, by name, with the secrets that this process was given."""
+        return cast("Mapping[str, Any]", self._secrets.restored(cast("Json", self._memory.input), self.id))
+
+    @property
+    def sent_back(self) -> int:
+        """How often a part of it had been taken back from outside, when its function was called."""
+        return self._memory.sent_back
 
     @property
     def missing(self) -> tuple[StepId, ...]:
@@ -107,10 +137,20 @@ class RemoteWork(RemoteSession):
         back = {call for call, one in self._memory.steps.items() if one["is_back"]}
         return tuple(one for one in self._places.missing if one not in back)
 
+    def require_all_asked_for(self, besides: Collection[str] = ()) -> None:
+        """Raises DivergedError for a step on record that the function has ended without, but for these topics."""
+        for one in self.missing:
+            if self._memory.steps[one]["topic"] not in besides:
+                raise DivergedError(f"step {one} is on record, and is not asked for any more")
+
+    def is_vouched_for(self, step: StepId) -> bool:
+        """Whether a person has resolved the incident of this assertion."""
+        return step in self._memory.vouched_for
+
     async def remember(self) -> None:
         """Know what is on record, before the function is called; the calling task is the function's own."""
         self._memory = PastWork(await self._server.get(f"/sessions/{self.id}"))
-        self._places = CallPlaces(self._memory.known)
+        self._places = CallPlaces(self._memory.known, self._memory.forgotten)
         self._places.enter()
 
     def do(self, action: Any, /, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, Any]:  # noqa: ANN401 - the action's own
@@ -123,16 +163,35 @@ class RemoteWork(RemoteSession):
         self, action: Action[..., Any], named: Mapping[str, object], *, at: Spot | None = None, call: str = ""
     ) -> Any:  # noqa: ANN401 - the action's own
         """Do one step with all arguments by name; `at` is for a step that has a name of its own."""
-        kept = await kept_args(action, named, self.id)
-        alike: Alike | None = None
+        kept = await self._kept(action, named)
+        alike = self._alike(kept)
         if at is not None:
             place, _ = self._places.at(at, action.topic, kept.digest, alike)
         else:
             place, _ = await self._places.next(action.topic, kept.digest, alike)
         known = self._memory.steps.get(place)
         if known is not None and known["told"] == "succeeded":
-            return await restored(action, known["result"])
+            return await self._restored(action, known["result"])
         return await self._step(action, kept, place)
+
+    async def _ask_bound(self, action: Action[..., Any], named: Mapping[str, object], call: str) -> tuple[str, ...]:
+        kept = await self._kept(action, named)
+        place, _ = await self._places.next(action.topic, kept.digest, self._alike(kept))
+        known = self._memory.steps.get(place)
+        if known is not None and not known["is_asked_alone"]:
+            return tuple(known["signers"])  # it was answered, and done: what became of it is told where it was done
+        return await self._people_asked(action, kept, place)
+
+    def _alike(self, kept: Kept) -> Alike | None:
+        """Tells whether these arguments are on record at a place, their secrets under another key perhaps."""
+        if not kept.secrets:
+            return None
+
+        def alike(place: StepId) -> bool:
+            known = self._memory.steps.get(place)
+            return known is not None and is_alike(kept.value, known["args"], kept.secrets, self.id)
+
+        return alike
 
     def do_steps(self, graph: Graph, arguments: Arguments) -> Coroutine[Any, Any, dict[str, Any]]:
         """Do the steps of a list or a graph; gives their results by label. Await it."""
@@ -143,13 +202,14 @@ class RemoteWork(RemoteSession):
         return step in self._under_way
 
     async def settle(self, error: StepError) -> None:
-        """A step that ended badly, and may stand, is not recovered from here: all is taken back."""
-        raise error
+        """Have a step that ended badly, and may stand, settled before anything takes its place. Await it."""
+        await self._post("settle", {"step": error.step, "why": str(error)})
 
     async def checkpoint(self, name: str) -> Feedback | None:
-        if not self._memory.checkpoint(name):
-            await super().checkpoint(name)
-        return None
+        known = self._memory.checkpoint(name)
+        if known is None:
+            return await super().checkpoint(name)
+        return None if known["feedback"] is None else feedback(known["feedback"])
 
     async def rollback_to(self, name: str, why: str) -> Feedback:
         known = self._memory.rewind(why)
@@ -160,15 +220,21 @@ class RemoteWork(RemoteSession):
         return await super().rollback_last(steps, why) if known is None else feedback(known)
 
     async def wait_for(self, name: str, timeout: float | timedelta | None = None) -> Any:  # noqa: ANN401, ASYNC109 - as above
-        known = self._memory.wait(name)
-        return await super().wait_for(name, timeout) if known is None else known["payload"]
+        known, left_s = self._memory.wait(name)
+        if known is None:
+            return await super().wait_for(name, timeout if timeout is None or left_s is None else left_s)
+        if not known["is_signalled"]:
+            raise WaitTimeoutError(f"nobody has sent {name} to saga {self.id} in time", name=name)
+        return known["payload"]
 
     async def sleep(self, seconds: float | timedelta) -> None:
-        if self._memory.wait("") is None:
-            await super().sleep(seconds)
+        known, left_s = self._memory.wait("")
+        if known is None:
+            await super().sleep(seconds if left_s is None else left_s)
 
     async def sleep_until(self, when: datetime | float) -> None:
-        if self._memory.wait("") is None:
+        known, _ = self._memory.wait("")
+        if known is None:
             await super().sleep_until(when)
 
     async def spend(self, *, tokens: int = 0, usd: Any = 0, what: str = "") -> None:  # noqa: ANN401 - a number of any kind
@@ -182,11 +248,6 @@ class RemoteWork(RemoteSession):
     def attempts(self, name: str, *, max: int) -> RemoteAttempts:
         """Try a block several times: `async for attempt in s.attempts("pay", max=3): async with attempt: …`."""
         return RemoteAttempts(self, name, max)
-
-    def __getattr__(self, name: str) -> NoReturn:
-        if name in _BESIDE:
-            raise InputError(f"s.{name} works beside the journal; through a server it is not to be had")
-        raise AttributeError(name)
 
 
 class RemoteAttempt:

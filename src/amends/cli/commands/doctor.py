@@ -14,7 +14,8 @@ from amends.cli.options import with_journal, with_modules
 from amends.cli.show.output import Output
 from amends.cli.signing import with_root
 from amends.errors import InputError
-from amends.operate.health import Checkup, HealthFinding, examine
+from amends.operate.findings import Checkup, HealthFinding
+from amends.operate.health import examine
 from amends.text import visible
 
 FAILED: Final = 1

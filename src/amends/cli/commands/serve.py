@@ -39,6 +39,14 @@ _EXTRA: Final = "a server needs the extra serve; install it: pip install 'amends
 @click.option("--url", metavar="URL", help="Where people reach it, for links and single sign-on.")
 @with_sign_on
 @click.option("--drain", metavar="SECONDS", type=float, default=10.0, show_default=True, help="How long to end well.")
+@click.option(
+    "--session-idle",
+    metavar="SECONDS",
+    type=click.FloatRange(min=1),
+    default=900.0,
+    show_default=True,
+    help="Let a session go whose client has gone for so long.",
+)
 @click.option("--env", metavar="NAME", default=config.env, envvar="AMENDS_ENV", show_envvar=True, help="Where it runs.")
 @with_policy
 @with_targets
@@ -54,6 +62,7 @@ def serve(  # noqa: PLR0913 - one for each option
     behind_proxy: bool,
     url: str | None,
     drain: float,
+    session_idle: float,
     env: str | None,
     policy: str | None,
     targets: tuple[str, ...],
@@ -89,6 +98,7 @@ def serve(  # noqa: PLR0913 - one for each option
         behind_proxy=behind_proxy,
         peers=peer_scopes(peers),
         drain_s=drain,
+        session_idle_s=session_idle,
         url=url or "",
         oidc=oidc,
         proxy=proxy,

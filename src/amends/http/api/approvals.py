@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Final, cast
 
 from starlette.responses import Response
 
@@ -10,10 +11,10 @@ from amends.core import events as e
 from amends.core.words.values import SagaId
 from amends.http.api.operations import At, Leaves, Operation, get, post
 from amends.http.api.sagas import checked_limit
-from amends.http.api.shapes import TEXT, page, shape
+from amends.http.api.shapes import TEXT, many, page, record, shape
 from amends.http.api.signing import decided
 from amends.http.callers import Scope
-from amends.journal.port.journal import ApprovalRow, PersonQuery
+from amends.journal.port.journal import ApprovalRow, Entry, PersonQuery
 from amends.operate.fields import approval_fields, asking_fields
 from amends.runtime.coordinator.people import Approval
 
@@ -61,15 +62,45 @@ async def refuse_approval(at: At, saga: str, step: str, *, why: str, proof: str 
     return answered if isinstance(answered, Response) else asking_fields(answered)
 
 
+async def grant_approvals(at: At, *, approvals: dict[str, str], why: str = "", proof: str = "") -> object:
+    """Approve several at once: ids, each with the digest of what was shown.
+
+    As each alone, with one signature for all where they take one: `statement` of the problem is then a list that has
+    each of `statements` by its SHA-256. Where one of them cannot be granted, none is.
+    """
+    by = at.caller.name
+    answered = await decided(lambda signed: at.coordinator.grant_all(approvals, by=by, why=why, proof=signed), proof)
+    return answered if isinstance(answered, Response) else {"items": [asking_fields(each) for each in answered]}
+
+
+async def refuse_approvals(at: At, *, approvals: list[str], why: str, proof: str = "") -> object:
+    """Say no to several at once, for one reason; `proof` as for granting several."""
+    by = at.caller.name
+    answered = await decided(lambda signed: at.coordinator.refuse_all(approvals, by=by, why=why, proof=signed), proof)
+    return answered if isinstance(answered, Response) else {"items": [asking_fields(each) for each in answered]}
+
+
 async def _shown(at: At, saga: str, step: str, **_: object) -> object:
     return await show_approval(at, saga, step)
+
+
+async def _all_shown(at: At, approvals: Iterable[str], **_: object) -> object:
+    return {"items": [asking_fields(await at.coordinator.approval(each)) for each in approvals]}
+
+
+def _is_one_of(entry: Entry, given: Mapping[str, object]) -> bool:
+    return f"{entry.saga}/{getattr(entry.event, 'step', '')}" in cast("Iterable[str]", given["approvals"])
 
 
 def operations() -> tuple[Operation, ...]:
     grants = Leaves(events=(e.ApprovalGranted, e.ApprovalSigned), shows=_shown)
     refuses = Leaves(events=(e.ApprovalRefused,), shows=_shown)
-    one = "/approvals/{saga}/{step:path}"
+    grants_all = Leaves(events=grants.events, shows=_all_shown, fits=_is_one_of)
+    refuses_all = Leaves(events=refuses.events, shows=_all_shown, fits=_is_one_of)
+    one, several = "/approvals/{saga}/{step:path}", record(items=many(ASKED))
     return (
+        post("/approvals/grant", grant_approvals, several, scope=Scope.DECIDE, leaves=grants_all),
+        post("/approvals/refuse", refuse_approvals, several, scope=Scope.DECIDE, leaves=refuses_all),
         post(f"{one}/grant", grant_approval, ASKED, scope=Scope.DECIDE, leaves=grants),
         post(f"{one}/refuse", refuse_approval, ASKED, scope=Scope.DECIDE, leaves=refuses),
         get("/approvals", list_approvals, page(APPROVAL)),

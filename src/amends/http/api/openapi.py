@@ -32,6 +32,12 @@ _KEY: Final[Schema] = {
     "schema": {"type": "string", "minLength": 1, "maxLength": LONGEST_KEY, "pattern": "^[!-~]+$"},
 }
 
+_NAME: Final[Schema] = {
+    **_KEY,
+    "required": False,
+    "description": "The `call` of a step that has none. What a token or a session names already needs no key.",
+}
+
 
 def described(operations: Sequence[Operation]) -> Schema:
     parts = Definitions()
@@ -74,7 +80,7 @@ def _operation(one: Operation, parts: Definitions) -> Schema:
         "operationId": one.name,
         "summary": about.rstrip("."),
         "description": " ".join(more.split()),
-        "parameters": one.parameters(parts) + ([_KEY] if one.is_keyed else []),
+        "parameters": one.parameters(parts) + ([_KEY if one.is_keyed else _NAME] if one.method == "POST" else []),
         "responses": {str(one.status): answer, "default": problems},
     }
     if one.method == "GET" and one.media_type == JSON_TYPE:

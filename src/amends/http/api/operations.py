@@ -185,14 +185,15 @@ class Operation:
             self.typed.check_one(name, value)
         at = At(served=served_by(request), caller=caller, request=request, key=_key_of(request))
         if not self.is_keyed:
+            if HEADER in request.headers and not KEY.fullmatch(at.key):
+                return _no_key(at.key)
             return self._sent(request, await self.function(at, **given))
         return await self._once(at, given)
 
     async def _once(self, at: At, given: Mapping[str, object]) -> Response:
         """Carry a request out that may be sent several times, and is one."""
         if not KEY.fullmatch(at.key):
-            what = f"{HEADER} is not there" if not at.key else f"{HEADER} {at.key[:80]!r} is none"
-            return problem(400, f"{what}: send 1 to {LONGEST_KEY} visible characters, new ones for each new request")
+            return _no_key(at.key)
         caller, request = at.caller, at.request
 
         async def answered(function: Callable[..., Awaitable[object]]) -> Response:
@@ -362,6 +363,11 @@ def get(
     media_type: str = JSON_TYPE,
 ) -> Operation:
     return Operation("GET", path, function, scope=scope, gives=gives, media_type=media_type)
+
+
+def _no_key(key: str) -> Response:
+    what = f"{HEADER} is not there" if not key else f"{HEADER} {key[:80]!r} is none"
+    return problem(400, f"{what}: send 1 to {LONGEST_KEY} visible characters, new ones for each new request")
 
 
 def post(

@@ -51,6 +51,7 @@ async def list_sagas(  # noqa: PLR0913 - one for each filter
     ended_from: int | None = None,
     ended_until: int | None = None,
     starts_with: str = "",
+    key: str | None = None,
     own: bool = False,
     limit: int = 50,
     page: str | None = None,
@@ -58,9 +59,13 @@ async def list_sagas(  # noqa: PLR0913 - one for each filter
     """List sagas, newest first.
 
     A label is written name=value; given several times: with all of them. Times are milliseconds of UTC, from one on,
-    until before the other. `starts_with`: how their ids begin. `own`: those too in which amends keeps its own records.
+    until before the other. `starts_with`: how their ids begin; such a list is in the order of ids, the last first.
+    `key`: that of a call that was made. `own`: those too in which amends keeps its own records.
     `next` of a page is `page` of the one after it.
     """
+    if key is not None:
+        while not await at.journal.note_keys():
+            pass
     found = await at.journal.sagas(
         SagaQuery(
             statuses=None if status is None else tuple(map(checked_status, status)),
@@ -75,6 +80,7 @@ async def list_sagas(  # noqa: PLR0913 - one for each filter
             ended_from=ended_from,
             ended_until=ended_until,
             starts_with=starts_with,
+            key=key,
             before=page,
             limit=checked_limit(limit),
         )
@@ -187,7 +193,7 @@ async def start_saga(
         labels=labels,
         limits=_limits(meant, limits or {}),
     )
-    await at.coordinator.show(handle.id)  # on record, which it is otherwise with its first step
+    await at.coordinator.require_begun(handle.id)
     return Outgoing(await told(at, handle.id), 201, {"Location": f"{PREFIX}/sagas/{quote(handle.id, safe='')}"})
 
 

@@ -13,6 +13,7 @@ from amends.http.api.operations import At, Operation, get, post
 from amends.http.api.sessions import STEP, checked_wait
 from amends.http.api.shapes import SOME_OBJECT, maybe, record
 from amends.http.callers import Caller, Scope
+from amends.http.references import received
 from amends.http.tasks import Task
 from amends.remote.outcomes import CallReport, Word
 
@@ -36,7 +37,7 @@ async def take_task(
     def wanted(task: Task) -> bool:
         if sagas is not None and task.saga not in sagas:
             return False
-        if client and at.served.sessions.client_of(task.saga) != client:
+        if client and at.served.sessions.client_of(task) != client:
             return False
         return may_run(at.caller, task.definition) and any(fnmatchcase(task.topic, one) for one in patterns)
 
@@ -95,13 +96,13 @@ async def report_attempt(  # noqa: PLR0913 - one for each thing that can be said
 
     Of a probe: `happened`, with what the action would have returned, or `not_happened`. `fatal`: it is not to be tried
     again. `after`: seconds until it may. `changed_since`: a compensation found that somebody else has changed it. The
-    answer is where the step stands now, as of `/v1/sessions/{session}/steps`.
+    answer is where the step stands now, as of `/v1/sessions/{session}/steps`; `taken` where that is to be asked for.
+    Where the server was started anew meanwhile, how an action ended goes on record all the same.
     """
     task = at.served.tasks.find(token)
-    at.caller.require_definition(task.definition)
     report: CallReport = {
         "outcome": outcome,
-        "result": result,
+        "result": received(result),
         "opaque": opaque,
         "why": why,
         "fatal": fatal,
@@ -110,6 +111,9 @@ async def report_attempt(  # noqa: PLR0913 - one for each thing that can be said
         "after": after,
         "where": where,
     }
+    if task is None:
+        return await at.served.sessions.report_late(at.served.tasks.attempt_of(token), report, at.caller)
+    at.caller.require_definition(task.definition)
     at.served.tasks.end(task, report)
     return await at.served.sessions.after_report(token, checked_wait(wait))
 

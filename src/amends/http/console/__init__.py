@@ -19,6 +19,7 @@ from amends.http.console import (
     actions,
     approvals,
     evidence,
+    filters,
     incidents,
     live,
     locks,
@@ -40,7 +41,7 @@ from amends.runtime.drive.policies import Policies
 
 __all__ = ["Logins", "routes"]
 _ROOMS: Final = (
-    *(login, overview, approvals, incidents, sagas, saga, actions, policy),
+    *(login, overview, approvals, incidents, sagas, filters, saga, actions, policy),
     *(evidence, workers, locks, notices, people, live),
 )
 

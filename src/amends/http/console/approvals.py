@@ -11,15 +11,16 @@ from starlette.routing import BaseRoute
 from amends.core.decide.approvals import asks_proof
 from amends.core.words.values import Json
 from amends.errors import AmendsError, InputError, ProofError
+from amends.evidence.proof.statement import MOST_TOGETHER
 from amends.http.callers import Scope
-from amends.http.console.signing import proved
-from amends.http.console.visit import Visit, decided, shown
+from amends.http.console.compared import compared
+from amends.http.console.signing import STATEMENT, proved
+from amends.http.console.visit import Form, Visit, decided, shown
 from amends.http.problems import status_of
 from amends.journal.port.journal import PersonQuery
 from amends.runtime.coordinator.people import Approval, lacking
 from amends.runtime.drive.roster import Proof
 
-MOST_AT_ONCE = 50
 _PAGE = 50
 _LATEST = 20
 
@@ -63,6 +64,7 @@ async def _fields(visit: Visit, asked: Approval) -> dict[str, object]:
         "contract": contract,
         "args": args,
         "diff": diff if isinstance(diff, str) else None,
+        "there": None if asked.before_at is None else compared(args, asked.before),
         "lacking": lacking(asked),
         "takes_proof": asks_proof(asked.needs),
         "line": await _line(visit, asked),
@@ -133,37 +135,65 @@ async def _review(visit: Visit) -> Response:
 
 
 async def _show_several(visit: Visit, names: list[str]) -> Response:
-    if not 0 < len(names) <= MOST_AT_ONCE:
-        raise InputError(f"choose 1 to {MOST_AT_ONCE} approvals in the list, then review them")
+    _require_some(names)
     found = [await visit.coordinator.approval(name) for name in dict.fromkeys(names)]
     return await visit.show("review.html", several=[await _fields(visit, one) for one in found])
 
 
 async def _decide_several(visit: Visit) -> Response:
-    """Each is decided on its own: what cannot be is told, and keeps no other from being decided."""
-    form, wrong, unsigned, done = visit.form, list[str](), list[str](), 0
-    names = form.all("id")
-    if not 0 < len(names) <= MOST_AT_ONCE:
-        raise InputError(f"choose 1 to {MOST_AT_ONCE} approvals in the list, then review them")
+    """Each is decided on its own, but those that take a signature, which is one for all of them.
+
+    What cannot be decided is told, and keeps no other from being decided that is not signed with it.
+    """
+    form, wrong, unsigned, done = visit.form, list[str](), list[str](), list[str]()
+    names = list(dict.fromkeys(form.all("id")))
+    _require_some(names)
     if form["decision"] == "refuse" and not form["why"].strip():
         raise InputError("say why not: whoever asked is told, and it goes on record")
-    for name in dict.fromkeys(names):
-        try:
-            await _answer(visit, name, form["decision"], form[f"digest {name}"], None)
-            done += 1
-        except ProofError:
-            unsigned.append(name)
-        except AmendsError as exc:
-            wrong.append(f"{name}: {exc}")
+    if STATEMENT in form:
+        unsigned = names
+    else:
+        for name in names:
+            try:
+                await _answer(visit, name, form["decision"], form[f"digest {name}"], None)
+                done.append(name)
+            except ProofError:
+                unsigned.append(name)
+            except AmendsError as exc:
+                wrong.append(f"{name}: {exc}")
     word = "granted" if form["decision"] == "grant" else "refused"
     if done:
-        visit.tell(f"{done} {word}.")
-    if unsigned:
-        each_own = f"Not {word} yet, because it takes your signature on the page of each: {', '.join(unsigned)}"
-        visit.tell(each_own, "doubt")
+        visit.tell(f"{len(done)} {word}.")
+    answered = await _signed_together(visit, unsigned, wrong) if unsigned else ()
+    if isinstance(answered, tuple) and answered:
+        visit.tell(f"{len(answered)} {word}, signed.")
     for each in wrong:
         visit.tell(f"Not {word}: {each}", "bad")
-    return visit.go("/approvals")
+    return answered if isinstance(answered, Response) else visit.go("/approvals")
+
+
+async def _signed_together(visit: Visit, names: list[str], wrong: list[str]) -> tuple[Approval, ...] | Response:
+    """Decide what takes a signature, with the one of the form; where it has none, the page that asks for it."""
+    form, coordinator = visit.form, visit.coordinator
+    visit.form = Form((name, value) for name, value in form.pairs if name != "id" or value in names)
+    why = form["why"].strip()
+
+    async def decide(proof: Proof | None) -> tuple[Approval, ...]:
+        if form["decision"] == "grant":
+            seen = {name: form[f"digest {name}"] for name in names}
+            return await coordinator.grant_all(seen, by=visit.who, why=why, proof=proof)
+        return await coordinator.refuse_all(names, by=visit.who, why=why, proof=proof)
+
+    try:
+        return await proved(visit, decide)
+    except AmendsError as exc:
+        wrong.append(str(exc))
+        return ()
+
+
+def _require_some(names: list[str]) -> None:
+    if not 0 < len(names) <= MOST_TOGETHER:
+        raise InputError(f"choose 1 to {MOST_TOGETHER} approvals in the list, then review them")
 
 
 def routes() -> list[BaseRoute]:

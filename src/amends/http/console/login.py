@@ -6,13 +6,14 @@ from typing import Final
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from amends.errors import AmendsError, UnknownCallerError
 from amends.http.callers import Scope
-from amends.http.console.oidc import CALLBACK, LASTS_S
+from amends.http.console.oidc import CALLBACK, LASTS_S, LOGOUT
 from amends.http.console.pages import page
+from amends.http.console.session import Vouched
 from amends.http.console.visit import Visit, checked_form, console_of, decided, local_path, shown
 from amends.http.problems import status_of
 
@@ -65,9 +66,20 @@ async def _left(request: Request) -> Response:
         return _page(request, status_of(exc), next=after, trouble=str(exc))
     answer = RedirectResponse(address, 303)
     answer.set_cookie(
-        _STATE, state, max_age=round(LASTS_S), httponly=True, samesite="lax", secure=console.is_secure, path="/login"
+        _state_cookie(state),
+        state,
+        max_age=round(LASTS_S),
+        httponly=True,
+        samesite="lax",
+        secure=console.is_secure,
+        path="/login",
     )
     return answer
+
+
+def _state_cookie(state: str) -> str:
+    """One for each login that was begun: a browser may have several pages that send somebody away at once."""
+    return f"{_STATE}-{state[:8] if state.isascii() and state.replace('-', '_').isidentifier() else ''}"
 
 
 async def _came_back(request: Request) -> Response:
@@ -80,16 +92,43 @@ async def _came_back(request: Request) -> Response:
             return _page(request, 429, trouble=_TOO_OFTEN)
         if "error" in asked:
             raise UnknownCallerError(f"the provider says: {asked.get('error_description') or asked['error']}")
-        state, kept = asked.get("state", ""), request.cookies.get(_STATE, "")
-        caller, after = await console.provider.back(state, kept, asked.get("code", ""))
+        state = asked.get("state", "")
+        kept = request.cookies.get(_state_cookie(state), "")
+        signed_on = await console.provider.back(state, kept, asked.get("code", ""))
     except AmendsError as exc:
         return _page(request, status_of(exc), trouble=str(exc))
     console.logins.forgive(place)
-    _, cookie = console.logins.admit(caller)
-    answer = RedirectResponse(after, 303)
-    answer.delete_cookie(_STATE, path="/login")
+    console.logins.replace(request.cookies.get(console.cookie, ""))
+    until_s = console.clock.elapsed() + console.provider.settings.age_s
+    vouched = Vouched(subject=signed_on.subject, session=signed_on.session, until_s=until_s)
+    _, cookie = console.logins.admit(signed_on.caller, vouched=vouched)
+    answer = RedirectResponse(signed_on.next, 303)
+    answer.delete_cookie(_state_cookie(state), path="/login")
     console.set_cookie(answer, cookie)
     return answer
+
+
+async def _logged_out(request: Request) -> Response:
+    """Take word from the provider itself: somebody has logged out there, so they are out here."""
+    console = console_of(request)
+    place = f"out {request.client.host if request.client is not None else ''}"
+    try:
+        if console.provider is None:
+            raise UnknownCallerError("no single sign-on is set up here")
+        if not console.logins.may_try(place):
+            return _said_of_logout(429, _TOO_OFTEN)
+        form = await checked_form(request, None)
+        subject, session = await console.provider.logged_out(form["logout_token"])
+    except AmendsError as exc:
+        return _said_of_logout(400, str(exc))
+    console.logins.forgive(place)
+    console.logins.end_vouched(subject, session)
+    return _said_of_logout(200)
+
+
+def _said_of_logout(status: int, trouble: str = "") -> Response:
+    body = {"error": "invalid_request", "error_description": trouble} if trouble else {}
+    return JSONResponse(body, status, {"cache-control": "no-store"})
 
 
 async def _ended(visit: Visit) -> Response:
@@ -120,6 +159,7 @@ def routes() -> list[BaseRoute]:
         Route("/login", _begun, methods=["POST"]),
         Route("/login/oidc", _left, methods=["GET"]),
         Route(CALLBACK, _came_back, methods=["GET"]),
+        Route(LOGOUT, _logged_out, methods=["POST"]),
         decided("/logout", _ended, Scope.VIEW),
         decided("/logout/everywhere", _ended_everywhere, Scope.VIEW),
         shown("/me", _me),

@@ -1,7 +1,9 @@
 """Single sign-on by OpenID Connect: the code flow with PKCE, against any provider that describes itself.
 
 What a person brings back counts once, in the browser that was sent away, for ten minutes. Their name is a claim of the
-ID token, signed by a key of the provider; what they may, the groups in it say. Nothing of the provider's is kept.
+ID token, signed by a key of the provider; what they may, the groups in it say. That counts for a time, and then the
+browser is sent there again, which mostly answers without asking anybody. Where the provider says that somebody has
+logged out (back-channel logout), their sessions end at once.
 """
 
 from __future__ import annotations
@@ -26,6 +28,9 @@ from amends.http.console.roles import Roles, caller_in
 from amends.http.console.session import make_secret
 
 CALLBACK: Final = "/login/oidc/back"
+LOGOUT: Final = "/login/oidc/out"
+AGE_S: Final = 3600.0
+_LOGGED_OUT: Final = "http://schemas.openid.net/event/backchannel-logout"
 LASTS_S: Final = 600.0
 _LEEWAY_S: Final = 60
 _KEYS_S: Final = 600.0
@@ -48,6 +53,8 @@ class OidcSettings:
     name_claim: str = "email"
     groups_claim: str = "groups"
     scopes: str = "openid email profile groups"
+    age_s: float = AGE_S
+    """How long the provider's word counts; then a browser is sent there again."""
 
     def __post_init__(self) -> None:
         for what, address in (("--oidc-issuer", self.issuer), ("--url", self.url)):
@@ -70,6 +77,15 @@ class SentAway(NamedTuple):
     until_s: float
 
 
+class SignedOn(NamedTuple):
+    """Somebody who came back: who they are, where they wanted to go, and by what the provider knows them."""
+
+    caller: Caller
+    next: str
+    subject: str
+    session: str
+
+
 class Provider:
     """One provider, as it describes itself."""
 
@@ -80,6 +96,7 @@ class Provider:
         self._described: dict[str, Any] = {}
         self._keys: KeySet | None = None
         self._keys_s = float("-inf")
+        self._heard: dict[str, float] = {}
 
     async def leave(self, to: str) -> tuple[str, str]:
         """The provider's address to send somebody to, and the state that they have to bring back."""
@@ -104,11 +121,8 @@ class Provider:
         endpoint = str(described["authorization_endpoint"])
         return f"{endpoint}{'&' if '?' in endpoint else '?'}{urlencode(asked)}", state
 
-    async def back(self, state: str, kept: str, code: str) -> tuple[Caller, str]:
-        """The person who has come back with a code, and where they wanted to go.
-
-        Raises UnknownCallerError, ForbiddenError.
-        """
+    async def back(self, state: str, kept: str, code: str) -> SignedOn:
+        """The person who has come back with a code. Raises UnknownCallerError, ForbiddenError."""
         sent = self._sent.pop(state, None)
         is_same = hmac.compare_digest(state.encode(), kept.encode())
         if sent is None or not is_same or sent.until_s < self._clock.elapsed():
@@ -120,7 +134,34 @@ class Provider:
         if self.settings.name_claim == "email" and claims.get("email_verified") is False:
             raise UnknownCallerError(f"the provider has not verified that {name} is yours")
         groups = _texts(claims.get(self.settings.groups_claim))
-        return caller_in(self.settings.roles, name, groups, "oidc"), sent.next
+        caller = caller_in(self.settings.roles, name, groups, "oidc")
+        return SignedOn(caller, sent.next, _text(claims.get("sub")), _text(claims.get("sid")))
+
+    async def logged_out(self, token: str) -> tuple[str, str]:
+        """Whom a logout token names, and which session of theirs; '' for what it does not name.
+
+        Raises UnknownCallerError for one that is not the provider's, for another client, not of now, or heard before.
+        """
+        claims = await self._signed(token, "the logout token")
+        now, at = self._clock.now() / 1000, claims.get("iat")
+        audience = claims.get("aud")
+        meant = [audience] if isinstance(audience, str) else _texts(audience)
+        events = claims.get("events")
+        subject, session, name = (_text(claims.get(each)) for each in ("sub", "sid", "jti"))
+        self._heard = {each: until for each, until in self._heard.items() if until > now}
+        wrong = (
+            "of another issuer" if claims.get("iss") != self.settings.issuer
+            else "for another client" if self.settings.client not in meant
+            else "no logout token" if not isinstance(events, dict) or _LOGGED_OUT not in events or "nonce" in claims
+            else "of nobody" if not (subject or session)
+            else "of another time" if not isinstance(at, int | float) or abs(now - at) > LASTS_S
+            else "heard already" if not name or name in self._heard
+            else ""
+        )  # fmt: skip
+        if wrong:
+            raise UnknownCallerError(f"the logout token is {wrong}")
+        self._heard[name] = now + 2 * LASTS_S
+        return subject, session
 
     async def _claims(self, code: str, sent: SentAway) -> dict[str, Any]:
         described = await self._description()
@@ -134,16 +175,20 @@ class Provider:
         token = answer.get("id_token")
         if not isinstance(token, str):
             raise UnknownCallerError("the provider gave no ID token")
+        claims = await self._signed(token, "the ID token")
+        self._require(claims, sent)
+        return claims
+
+    async def _signed(self, token: str, what: str) -> dict[str, Any]:
+        """The claims of a token that a key of the provider has signed."""
         try:
-            found = jwt.decode(token, await self._key_set(), algorithms=_ALGORITHMS)
+            return jwt.decode(token, await self._key_set(), algorithms=_ALGORITHMS).claims
         except (JoseError, ValueError):
             self._keys_s = float("-inf")  # its keys may have changed
-            try:
-                found = jwt.decode(token, await self._key_set(), algorithms=_ALGORITHMS)
-            except (JoseError, ValueError) as exc:
-                raise UnknownCallerError(f"the ID token is not the provider's ({exc})") from None
-        self._require(found.claims, sent)
-        return found.claims
+        try:
+            return jwt.decode(token, await self._key_set(), algorithms=_ALGORITHMS).claims
+        except (JoseError, ValueError) as exc:
+            raise UnknownCallerError(f"{what} is not the provider's ({exc})") from None
 
     def _require(self, claims: dict[str, Any], sent: SentAway) -> None:
         """Raises UnknownCallerError for an ID token that is not for this client, this login, or now."""
@@ -205,3 +250,7 @@ class Provider:
 
 def _texts(value: object) -> list[str]:
     return [one for one in cast("list[object]", value) if isinstance(one, str)] if isinstance(value, list) else []
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

@@ -89,11 +89,12 @@ def seen(value: object, longest: int | None = None) -> str:
 def rows_of(value: Json) -> list[tuple[str, str, bool]]:
     """An object's fields as a form shows them: name, value, and whether that takes several lines. Nothing is cut."""
     if not isinstance(value, dict):
-        return [("", *_shown(value))]
-    return [(visible(name), *_shown(item)) for name, item in value.items()]
+        return [("", *shown_value(value))]
+    return [(visible(name), *shown_value(item)) for name, item in value.items()]
 
 
-def _shown(value: Json) -> tuple[str, bool]:
+def shown_value(value: Json) -> tuple[str, bool]:
+    """A value as text, and whether that takes several lines."""
     if isinstance(value, str):
         lines = [visible(line) for line in lines_of(value)]
         return ("\n".join(lines), True) if len(lines) > 1 else (visible(value), False)

@@ -2,7 +2,7 @@
 
 They live in the memory of the server, so its end is the end of all of them. A secret is changed every quarter of an
 hour: the one before it is good for a minute more, for the requests that are under way. Whoever came with a token is in
-as long as the token is good.
+as long as the token is good; for whom a provider vouches, until it is time to ask that again.
 """
 
 from __future__ import annotations
@@ -38,11 +38,21 @@ def make_secret() -> str:
 
 
 @dataclass(slots=True, kw_only=True)
+class Vouched:
+    """A provider's word for who somebody is: its own names of them and of their session, and until when it counts."""
+
+    subject: str
+    session: str
+    until_s: float
+
+
+@dataclass(slots=True, kw_only=True)
 class Login:
     """One session. `token` is the digest of the token that it began with; '' where it was another way."""
 
     caller: Caller
     token: str = ""
+    vouched: Vouched | None = None
     csrf: str = field(default_factory=make_secret)
     began_s: float
     seen_s: float
@@ -81,12 +91,14 @@ class Logins:
         self.forgive(place)
         return self.admit(caller, token=token)
 
-    def admit(self, caller: Caller, *, token: str = "") -> tuple[Login, str]:
+    def admit(self, caller: Caller, *, token: str = "", vouched: Vouched | None = None) -> tuple[Login, str]:
         """A session for somebody whose name is proved."""
         self._sweep()
         made, now = make_secret(), self._clock.elapsed()
         digest = digest_of(made)
-        session = Login(caller=caller, token=token, began_s=now, seen_s=now, digest=digest, digest_s=now)
+        session = Login(
+            caller=caller, token=token, vouched=vouched, began_s=now, seen_s=now, digest=digest, digest_s=now
+        )
         self._known[digest] = session
         return session, made
 
@@ -124,6 +136,8 @@ class Logins:
         found = self._known.get(digest)
         if found is None or (digest == found.former and now >= found.digest_s + OVERLAP_S):
             return None
+        if _is_due(found, now):
+            return None  # it stays known, so that whoever has it is sent to the provider, and not to the first page
         if now >= found.seen_s + IDLE_S or now >= found.began_s + LONGEST_S or not await self._is_good(found):
             self.end(found)
             return None
@@ -132,9 +146,14 @@ class Logins:
             return found, ""
         return found, self._rotated(found, now)
 
+    def is_due(self, secret: str) -> bool:
+        """Whether it is the cookie of a session that goes on as soon as the provider has vouched for it again."""
+        found, now = self._known.get(digest_of(secret)), self._clock.elapsed()
+        return found is not None and _is_due(found, now)
+
     async def lasts(self, session: Login) -> bool:
         """Whether a session goes on: asked by whoever serves one for long. It does not count as something done."""
-        is_known = self._known.get(session.digest) is session
+        is_known = self._known.get(session.digest) is session and not _is_due(session, self._clock.elapsed())
         return is_known and self._clock.elapsed() < session.seen_s + IDLE_S and await self._is_good(session)
 
     async def _is_good(self, found: Login) -> bool:
@@ -171,12 +190,37 @@ class Logins:
             self.end(one)
         return len(theirs)
 
+    def end_vouched(self, subject: str, session: str) -> int:
+        """End what a provider says is over: one session of its own, or, where it names none, all of somebody."""
+        theirs = [one for one in self._each() if one.vouched is not None and _is_of(one.vouched, subject, session)]
+        for one in theirs:
+            self.end(one)
+        return len(theirs)
+
+    def replace(self, secret: str) -> None:
+        """End the session of a cookie, where it has one: whoever has it begins another."""
+        found = self._known.get(digest_of(secret))
+        if found is not None:
+            self.end(found)
+
     def of_person(self, name: str) -> list[Login]:
-        found = {id(one): one for one in self._known.values() if normal(one.caller.name) == normal(name)}
-        return list(found.values())
+        return [one for one in self._each() if normal(one.caller.name) == normal(name)]
+
+    def _each(self) -> list[Login]:
+        return list({id(one): one for one in self._known.values()}.values())
 
     def _sweep(self) -> None:
         now = self._clock.elapsed()
         for one in list(self._known.values()):
             if now >= one.seen_s + IDLE_S or len(self._known) > _MOST_SESSIONS:
                 self.end(one)
+
+
+def _is_due(session: Login, now_s: float) -> bool:
+    return session.vouched is not None and now_s >= session.vouched.until_s
+
+
+def _is_of(vouched: Vouched, subject: str, session: str) -> bool:
+    if session:
+        return vouched.session == session and subject in {"", vouched.subject}
+    return bool(subject) and vouched.subject == subject

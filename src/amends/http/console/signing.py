@@ -18,7 +18,9 @@ from starlette.responses import Response
 from amends.core.state.deciders import normal
 from amends.errors import ProofError
 from amends.evidence.proof.keys import PASSKEY, is_signature
+from amends.evidence.proof.statement import StatementList
 from amends.http.console.visit import Visit
+from amends.operate.signing import statement_of
 from amends.runtime.drive.roster import Proof
 
 _OF_THE_PAGE = frozenset({"csrf", "statement", "signature", "passkey"})
@@ -27,33 +29,28 @@ STATEMENT = "statement"
 SIGNATURE = "signature"
 PASSKEY_SAID = "passkey"
 _LONGEST = 16_384
+_ROOMS_OF_TARGETS = frozenset({"people", "policy", "workers"})
 
 
 async def proved(visit: Visit, decide: Callable[[Proof | None], Awaitable[T]]) -> T | Response:
     """A decision, with the signature of the form where it has one; else, where one lacks, the page that asks for it."""
     form = visit.form
-    if form[SIGNATURE].strip() or form[PASSKEY_SAID]:
-        try:
-            if form[PASSKEY_SAID]:
-                return await decide(f"{form[STATEMENT]}{await _by_passkey(visit)}")
-            return await decide(f"{form[STATEMENT]}{form[SIGNATURE].strip()}\n")
-        except ProofError as exc:
-            return await _ask(visit, form[STATEMENT], str(exc), 409)
+    is_signed = bool(form[SIGNATURE].strip() or form[PASSKEY_SAID])
     try:
-        return await decide(None)
-    except ProofError:
-        said: list[str] = []
+        if form[PASSKEY_SAID]:
+            return await decide(f"{form[STATEMENT]}{await _by_passkey(visit)}")
+        return await decide(f"{form[STATEMENT]}{form[SIGNATURE].strip()}\n" if is_signed else None)
+    except ProofError as exc:
+        statement = await statement_of(decide)
+        if not statement:
+            raise
+        return await _ask(visit, statement, str(exc) if is_signed else "", 409 if is_signed else 200)
 
-        def asked(text: str) -> str:
-            said.append(text)
-            return ""
 
-        try:
-            await decide(asked)
-        except ProofError:
-            if not said:
-                raise
-        return await _ask(visit, said[0], "", 200)
+def _back(path: str) -> str:
+    """The page to go back to without deciding: where a form's target is no page, the room that it is of."""
+    room = path.split("/")[1]
+    return f"/{room}" if room in _ROOMS_OF_TARGETS or path == "/approvals/review" else path
 
 
 async def _by_passkey(visit: Visit) -> str:
@@ -85,5 +82,12 @@ async def _ask(visit: Visit, statement: str, trouble: str, status: int) -> Respo
     living = (await visit.coordinator.roster()).living()
     has_passkey = any(one.key.kind == PASSKEY and normal(one.person) == normal(visit.who) for one in living)
     return await visit.show(
-        "sign.html", status, statement=statement, kept=kept, trouble=trouble, has_passkey=has_passkey
+        "sign.html",
+        status,
+        statement=str(statement),
+        each=statement.statements if isinstance(statement, StatementList) else (),
+        kept=kept,
+        trouble=trouble,
+        has_passkey=has_passkey,
+        back=_back(visit.request.url.path),
     )

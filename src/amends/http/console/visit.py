@@ -6,6 +6,7 @@ a page of ours, with the session's own mark in it. What amends refuses is a page
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
@@ -52,6 +53,8 @@ class Console:
     """The proxy that names who comes through it."""
     surveys: list[tuple[float, Survey]] = field(default_factory=list["tuple[float, Survey]"])
     """The last survey of the newest sagas, and when it was made: a page that is loaded again does not make another."""
+    noting: list[asyncio.Future[None]] = field(default_factory=list["asyncio.Future[None]"])
+    """Keys being noted, for whoever looks for one: once at a time."""
 
     @property
     def cookie(self) -> str:
@@ -247,11 +250,16 @@ def _through_proxy(request: Request, proxy: TrustedProxy, found: tuple[Login, st
 
 
 def _to_login(request: Request, *, takes_form: bool) -> Response:
+    console = console_of(request)
+    is_due = console.provider is not None and console.logins.is_due(request.cookies.get(console.cookie, ""))
     if takes_form:
         text = "You are not logged in any more, and nothing was decided. Log in, look at it again, then decide."
-        single = "yes" if console_of(request).provider is not None else ""
+        single = "yes" if console.provider is not None else ""
         return page("login.html", 401, next=_back_path(request), trouble=text, once="", single=single)
     asked = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    is_page = request.headers.get("sec-fetch-dest", "document") == "document"
+    if is_due and is_page:  # whoever is logged in there still comes back without a word
+        return RedirectResponse(f"/login/oidc?next={quote(asked, safe='')}", 303)
     return RedirectResponse(f"/login?next={quote(asked, safe='')}" if asked != "/" else "/login", 303)
 
 
