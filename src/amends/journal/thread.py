@@ -16,11 +16,12 @@ import copy
 import queue
 import threading
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from amends.errors import AmendsError
 from amends.journal.port import refusals
+from amends.journal.wakeup import Wakeup
 
 if TYPE_CHECKING:
     import asyncio
@@ -114,6 +115,7 @@ class Lane(Generic[C]):
         self._queue = queue.SimpleQueue[list[LaneQuestion[C]] | None]()
         self._turns: dict[asyncio.AbstractEventLoop, list[LaneQuestion[C]]] = {}
         """What was submitted in this turn of each loop, and is handed over at its end."""
+        self._wakeups: dict[asyncio.AbstractEventLoop, Wakeup[Sequence[LaneQuestion[C]]]] = {}
         self._is_alone = True
         self._closed = False
         self._gate = threading.Lock()
@@ -136,6 +138,8 @@ class Lane(Generic[C]):
         if turn is not None:
             turn.append(ask)
             return
+        if loop not in self._wakeups:
+            self._know(loop)
         if self._is_alone:
             self._put([ask])
             self._turns[loop] = []  # whoever asks in the same turn does not write alone
@@ -144,6 +148,12 @@ class Lane(Generic[C]):
         else:
             self._turns[loop] = [ask]
         loop.call_soon(self.hand_over, loop)
+
+    def _know(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Be able to wake this loop; those that were closed since are forgotten."""
+        for known in [known for known in self._wakeups if known.is_closed()]:
+            self._wakeups.pop(known).end()
+        self._wakeups[loop] = Wakeup(loop, partial(self._tell, loop))
 
     def hand_over(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         """Have the thread answer what was submitted in this turn of a loop: this one, or the one that runs here."""
@@ -178,6 +188,8 @@ class Lane(Generic[C]):
                 self._closed = True
                 self._queue.put(None)
         self._thread.join()
+        for wakeup in self._wakeups.values():
+            wakeup.end()
 
     def _run(self) -> None:
         while True:
@@ -200,8 +212,8 @@ class Lane(Generic[C]):
             else:
                 by_loop.setdefault(ask.loop, []).append(ask)
         for loop, told in by_loop.items():
-            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(self._tell, loop, told)
+            if (wakeup := self._wakeups.get(loop)) is not None:  # else it is closed, and nobody waits any more
+                wakeup.wake(told)
 
     def _tell(self, loop: asyncio.AbstractEventLoop, told: Sequence[LaneQuestion[C]]) -> None:
         """Tell a batch of answers to a loop. What those submit who go on then is one group, and is handed over here."""
