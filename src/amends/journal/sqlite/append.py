@@ -21,7 +21,7 @@ from amends.journal.port.entries import Appending, Entry, Summary
 from amends.journal.port.leases import Lease
 from amends.journal.projection import ApprovalChanged, Change, IncidentClosed, TopicSeen
 from amends.journal.sqlite import locks
-from amends.journal.sqlite.database import Database
+from amends.journal.sqlite.database import Database, one_line
 from amends.journal.sqlite.log import keep_clocks
 from amends.journal.sqlite.writer import Batch
 
@@ -29,6 +29,25 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
 _RUNNING: Final = SagaStatus.RUNNING
+
+# Those that run for every saga, or for every append.
+_FENCE: Final = one_line("""
+    UPDATE saga SET head = ?, hash = ?, updated_at = ? WHERE id = ? AND head = ? AND epoch = ? AND nudged = 0
+""")
+_CHANGE: Final = one_line("""
+    UPDATE saga SET head = ?, hash = ?, updated_at = ?, status = ?, wake_at = ?, ended_at = ?, nudged = ?,
+                    removed = 0, worker = iif(?, worker, '')
+     WHERE id = ? AND head = ? AND epoch = ifnull(?, epoch)
+""")
+_BEGIN: Final = one_line("""
+    INSERT INTO saga (name, head, hash, epoch, worker, nudged, status, wake_at, definition, version, env, actor,
+                      labels, started_at, updated_at, ended_at, open_incidents, open_approvals)
+    VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0) ON CONFLICT (name) DO NOTHING
+""")
+_NOTE_TOPIC: Final = one_line("""
+    INSERT INTO saga_topic (topic, started_at, saga)
+    SELECT ?, started_at, id FROM saga WHERE id = ? ON CONFLICT DO NOTHING
+""")
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -125,11 +144,7 @@ def _keep(database: Database, row: int, blobs: Mapping[str, str]) -> None:
 def _begin(database: Database, append: Append, begun: e.SagaStarted) -> int:
     lease = append.lease
     added = database.run(
-        """
-        INSERT INTO saga (name, head, hash, epoch, worker, nudged, status, wake_at, definition, version, env, actor,
-                          labels, started_at, updated_at, ended_at, open_incidents, open_approvals)
-        VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0) ON CONFLICT (name) DO NOTHING
-        """,
+        _BEGIN,
         (
             append.saga,
             append.head,
@@ -160,24 +175,13 @@ def _begin(database: Database, append: Append, begun: e.SagaStarted) -> int:
 def _extend_quickly(database: Database, row: int, append: Append) -> bool:
     if append.lease is None or not append.same_summary:
         return False
-    changed = database.run(
-        """
-        UPDATE saga SET head = ?, hash = ?, updated_at = ?
-         WHERE id = ? AND head = ? AND epoch = ? AND nudged = 0
-        """,
-        (append.head, append.hash, append.at, row, append.after, append.lease.epoch),
-    )
-    return bool(changed)
+    return bool(database.run(_FENCE, (append.head, append.hash, append.at, row, append.after, append.lease.epoch)))
 
 
 def _extend(database: Database, row: int, append: Append) -> None:
     lease, status = append.lease, append.summary.status
     changed = database.run(
-        """
-        UPDATE saga SET head = ?, hash = ?, updated_at = ?, status = ?, wake_at = ?, ended_at = ?, nudged = ?,
-                        removed = 0, worker = iif(?, worker, '')
-         WHERE id = ? AND head = ? AND epoch = ifnull(?, epoch)
-        """,
+        _CHANGE,
         (
             append.head,
             append.hash,
@@ -209,13 +213,7 @@ def _project(database: Database, row: int, append: Append) -> None:
     for change in append.changes:
         match change:
             case TopicSeen(topic=topic):
-                database.run(
-                    """
-                    INSERT INTO saga_topic (topic, started_at, saga)
-                    SELECT ?, started_at, id FROM saga WHERE id = ? ON CONFLICT DO NOTHING
-                    """,
-                    (topic, row),
-                )
+                database.run(_NOTE_TOPIC, (topic, row))
             case e.IncidentOpened():
                 _open_incident(database, row, change, append.at)
             case IncidentClosed(incident=number, status=status):

@@ -32,6 +32,11 @@ Values = Sequence[Value] | Mapping[str, Value]
 Row = tuple[Any, ...]
 
 
+def one_line(sql: str) -> str:
+    """A statement without its indentation: each time that it runs, SQLite's binding looks for it by all its letters."""
+    return " ".join(sql.split())
+
+
 class Database:
     """Used by one thread at a time. Raises apsw's errors."""
 
