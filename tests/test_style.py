@@ -77,7 +77,7 @@ TRADE_WORDS = listed(
     exceptions exchange executor explain exporting facts families family faults feed fields file files filters
     findings fixture fork forward frontier given globs graph groups hand handle health hidden hints home http ids in
     inputs install json judging keys kinds kinship langchain language late launch library life lines links lists live
-    load local lock locks log logbook login logs loop main marked mcp memory merge merging metrics misfit model
+    load local lock locks log logbook login logs loop loops main marked mcp memory merge merging metrics misfit model
     modules mortal names net new note notify objects observers observing oidc on openai openapi operate operations
     options os outline output outside overlay overview ownership page pages panel parallel parts passing paths
     patterns peers people plan plans port postgres preview private problems process program programs progress

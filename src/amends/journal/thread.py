@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from amends.errors import AmendsError
 from amends.journal.port import refusals
-from amends.journal.wakeup import Wakeup
+from amends.journal.loops import Wakeup
 
 if TYPE_CHECKING:
     import asyncio

@@ -7,7 +7,7 @@ follows is on record already.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from typing import Final
 
 from amends.core import commands as c
@@ -19,6 +19,7 @@ from amends.dataclass import dataclass
 from amends.errors import InputError, JournalError
 from amends.runtime.declare.limits import Amount, spending
 from amends.runtime.drive.family import Halt, heed, within
+from amends.runtime.drive.positions import TakesPlaces
 from amends.runtime.drive.run import Run
 
 LONGEST_WORDS: Final = 400
@@ -26,10 +27,10 @@ LONGEST_WORDS: Final = 400
 
 @dataclass(slots=True, eq=False)
 class Keeper:
-    """Keeps one run within its limits. `claim` gives the place of what the calling task asks for."""
+    """Keeps one run within its limits."""
 
     _run: Run
-    _claim: Callable[[str, str], Awaitable[tuple[StepId, bool]]]
+    _forward: TakesPlaces
     _timer: asyncio.Task[None] | None = None
 
     async def spend(self, tokens: int, usd: Amount, what: str) -> None:
@@ -38,7 +39,7 @@ class Keeper:
             raise InputError(f"s.spend(what=…) is longer than {LONGEST_WORDS} characters")
         run = self._run
         said = BudgetSpent(place=StepId(""), tokens=counted, usd_micros=micros, what=what)
-        place, is_remembered = await self._claim(SPENDING, spent_words(said))
+        place, is_remembered = await self._forward.place(SPENDING, spent_words(said))
         if not is_remembered:
             spend = c.Spend(place=place, tokens=counted, usd_micros=micros, what=what)
             run.book.tell(spend)

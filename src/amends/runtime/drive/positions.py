@@ -21,7 +21,7 @@ import asyncio
 import re
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from amends.core.state.limits import SPENDING, spent_words
 from amends.core.state.rewinds import is_asked_anew
@@ -37,6 +37,12 @@ class Spot(NamedTuple):
 
     step: StepId
     after: tuple[StepId, ...] = ()
+
+
+class TakesPlaces(Protocol):
+    """Gives the place of what the calling task asks for, and whether the journal remembers it. Raises DivergedError."""
+
+    async def place(self, what: str, digest: str, /) -> tuple[StepId, bool]: ...
 
 
 Alike = Callable[[StepId], bool]

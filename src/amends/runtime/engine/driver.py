@@ -60,9 +60,8 @@ from amends.runtime.drive.validation import is_waived, verify
 from amends.runtime.drive.worker_context import WorkerContext
 from amends.runtime.saga.documents import Office, office
 from amends.runtime.saga.open import Drive, OpenDefinition
-from amends.runtime.saga.rewind import Rewinds, first
-from amends.runtime.saga.waits import Waiting
-from amends.runtime.saga.work import Work, performed
+from amends.runtime.saga.rewind import first
+from amends.runtime.saga.work import Work, performed, rewinds_of
 from amends.runtime.values.bounded import give, keep_off_loop, small_or_off_loop
 from amends.secrets import Secret, told_by_name
 
@@ -86,8 +85,7 @@ class Driver:
         self._definition = definition
         self.run.given = secrets
         self._forward = Forward(self.run)
-        self._waiting = Waiting(self.run, self._forward.place)
-        self._keeper = Keeper(self.run, self._forward.place)
+        self._keeper = Keeper(self.run, self._forward)
         self._function: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._family: Family | None = None
@@ -174,8 +172,7 @@ class Driver:
         if self._function is not None:  # it has gone back to a place, and goes on from there
             self._forward.over, self._stopping = True, None
             self._forward = Forward(self.run)
-            self._waiting = Waiting(self.run, self._forward.place)
-            self._keeper = Keeper(self.run, self._forward.place)
+            self._keeper = Keeper(self.run, self._forward)
         self._function = asyncio.create_task(self._call_and_record())
         self._keeper.start()
         try:
@@ -261,19 +258,9 @@ class Driver:
         self._forward.places.enter()
         current_call.set(InFunction(begun.definition))
         named = cast("dict[str, Any]", await give(begun.input, name, self.run.given))
-        rewinds = Rewinds(self.run, self._forward, self.stop_children)
-        work = Work(
-            name,
-            self._forward.step,
-            self._forward.ask,
-            self._waiting,
-            self._keeper,
-            self.run.in_flight.__contains__,
-            lambda: cast("Layers", self.run.layers),
-            rewinds=rewinds,
-        )
+        work = Work(self.run, self._forward, self._keeper, self.stop_children)
         if isinstance(definition, OpenDefinition):
-            definition.drive = Drive(self.run, self._forward, rewinds, work)
+            definition.drive = Drive(self.run, self._forward, rewinds_of(work), work)
         await self._keeper.report()
         early = ""
         try:

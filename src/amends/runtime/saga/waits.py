@@ -8,7 +8,7 @@ asks for is not compared with the first, because what is left of it differs each
 from __future__ import annotations
 
 import math
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Final, cast
 
@@ -20,18 +20,18 @@ from amends.core.words.values import Json, StepId
 from amends.dataclass import dataclass
 from amends.errors import InputError, RefusedError, WaitTimeoutError
 from amends.runtime.drive.asking import wait_outside
+from amends.runtime.drive.positions import TakesPlaces
 from amends.runtime.drive.run import Run
 
 LONGEST_NAME: Final = 128
-Claim = Callable[[str, str], Awaitable[tuple[StepId, bool]]]
 
 
 @dataclass(slots=True, eq=False)
 class Waiting:
-    """`claim` gives the place of what the calling task asks for, and whether the journal remembers it."""
+    """The waits of one call of a saga's function."""
 
     _run: Run
-    _claim: Claim
+    _forward: TakesPlaces
 
     async def sleep(self, seconds: float | timedelta) -> None:
         span_s = seconds_of(seconds, "s.sleep")
@@ -52,7 +52,7 @@ class Waiting:
 
     async def _wait(self, name: str, until: Callable[[], int]) -> Wait:
         run, book, clock = self._run, self._run.book, self._run.around.clock
-        place, is_remembered = await self._claim(wait_words(name), "")
+        place, is_remembered = await self._forward.place(wait_words(name), "")
         if not is_remembered:
             run.stop_if_draining()
             book.tell(c.StartWait(place=place, name=name, until=until()))

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 
-from amends.core.words.values import LARGEST_VALUE, Json, SagaId, StepId
+from amends.core.words.values import LARGEST_VALUE, Json, StepId
 from amends.errors import Abort, DeclarationError, InputError, NotJsonError, StepError, TooLargeError
 from amends.journal.port.locks import checked_resource
 from amends.runtime.declare.action import Action
@@ -20,8 +20,10 @@ from amends.runtime.declare.graph import Graph
 from amends.runtime.declare.limits import Amount
 from amends.runtime.declare.options import CallOptions, ChildFiles, OptionNames
 from amends.runtime.declare.resources import resources_of
+from amends.runtime.drive.forward import Forward
 from amends.runtime.drive.limits import Keeper
 from amends.runtime.drive.positions import Spot
+from amends.runtime.drive.run import Run
 from amends.runtime.files.work import FILES, OnFiles, with_room_for_files
 from amends.runtime.saga.attempts import Attempts
 from amends.runtime.saga.children import (
@@ -71,26 +73,24 @@ class DoStep(Protocol):
 class Work(OnFiles):
     """The first argument of a saga's function."""
 
-    def __init__(
-        self,
-        saga: SagaId,
-        step: DoStep,
-        ask: DoStep,
-        waiting: Waiting,
-        keeper: Keeper,
-        flies: Callable[[StepId], bool],
-        layers: Callable[[], Layers],
-        *,
-        rewinds: Rewinds,
-    ) -> None:
-        self.id = saga
-        self._flies = flies
-        self._step = step
-        self._ask = ask
-        self._waiting = waiting
-        self._layers = layers
-        self._rewinds = rewinds
+    def __init__(self, run: Run, forward: Forward, keeper: Keeper, stop_children: Callable[[], None]) -> None:
+        self.id = run.book.saga.id
+        self._run = run
+        self._forward = forward
         self._keeper = keeper
+        self._stop_children = stop_children
+
+    def _layers(self) -> Layers:
+        return cast("Layers", self._run.layers)
+
+    @cached_property
+    def _waiting(self) -> Waiting:
+        return Waiting(self._run, self._forward)
+
+    @cached_property
+    def _rewinds(self) -> Rewinds:
+        """The rollbacks of this call of the function."""
+        return Rewinds(self._run, self._forward, self._stop_children)
 
     @cached_property
     def state(self) -> State:
@@ -115,13 +115,13 @@ class Work(OnFiles):
 
         Returns what the action returned, from the journal if it was done before. Raises StepError when it ended badly.
         """
-        return self._with(self._step, action, bound(action, args, kwargs))
+        return self._with(self._forward.step, action, bound(action, args, kwargs))
 
     def do_named(
         self, action: Action[..., Any], named: Mapping[str, object], *, at: Spot | None = None
     ) -> Coroutine[Any, Any, Any]:
         """Do one step with all arguments by name; `at` is for a step that has a name of its own."""
-        return self._with(self._step, action, named, at)
+        return self._with(self._forward.step, action, named, at)
 
     def do_steps(self, graph: Graph, arguments: Arguments) -> Coroutine[Any, Any, dict[str, Any]]:
         """Do the steps of a list or a graph; gives their results by label. Await it."""
@@ -129,7 +129,7 @@ class Work(OnFiles):
 
     def in_flight(self, step: str) -> bool:
         """Whether an attempt of this step is on its way now."""
-        return self._flies(StepId(step))
+        return StepId(step) in self._run.in_flight
 
     def ask(self, action: Action[P, Any], /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, tuple[str, ...]]:
         """Have people approve a step before it is done; the next `s.do` of the same action and arguments is that step.
@@ -137,7 +137,7 @@ class Work(OnFiles):
         Await it: it gives the names of those who approved. Raises StepDeniedError when they refuse, or do not answer in
         time.
         """
-        return self._with(self._ask, action, bound(action, args, kwargs))
+        return self._with(self._forward.ask, action, bound(action, args, kwargs))
 
     async def sleep(self, seconds: float | timedelta) -> None:
         """Go on after that long, whatever becomes of this process: the time runs from the first call, on record."""
@@ -341,6 +341,11 @@ class Work(OnFiles):
             return keep(named, self.id, f"{action.topic}: args", most)
         except NotJsonError as exc:
             raise action.parts.typed.not_json(named, exc) from None
+
+
+def rewinds_of(work: Work) -> Rewinds:
+    """The rollbacks that go with it."""
+    return work._rewinds  # pyright: ignore[reportPrivateUsage] - of this module
 
 
 def begin_with(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from amends.journal.wakeup import Wakeup
+from amends.journal.loops import Wakeup
 
 whose: ContextVar[str] = ContextVar("whose", default="nobody's")
 

@@ -1,4 +1,4 @@
-"""Wakes a loop from a thread, with what the thread has for it; for less than `call_soon_threadsafe`.
+"""Loops, woken from a thread with what the thread has for them; for less than `call_soon_threadsafe`.
 
 That one sends a byte through a pair of sockets, has the loop read until nothing is left there, and only in its next
 turn call what it was woken for: one saga after another, that is a fourteenth of the CPU of a step. A counter of the
