@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import pytest
 
+from amends import Done, Fatal, NotDone, Registry, SagaDefinition, Work, action
 from amends.core.decide.approvals import digest_of
 from amends.core.events import (
     ActionAllowed,
@@ -23,8 +24,11 @@ from amends.core.events import (
     ContentRemoved,
     DispatchUnpaused,
     Event,
+    IncidentResolved,
+    IncidentRetried,
     PersonEnrolled,
     PolicyAdopted,
+    RollbackResumed,
     SagaPaused,
     SagaStarted,
     StepProposed,
@@ -363,6 +367,69 @@ def test_a_saga_is_let_go_on_by_whoever_writes_to_the_journal(shop: Shop, forged
         said, findings = await shop.verdicts()
         assert (said == {"failed"}) == shop.proved
         assert any("not signed" in each for each in findings) == shop.proved
+
+    in_a_loop(story)
+
+
+class StuckShop(Shop):
+    """Accounts that cannot be taken back: a saga that fails stops there, and a person is called."""
+
+    def registry(self) -> Registry:
+        @action("account.make")
+        async def make(name: str) -> str:
+            self.world.append(f"made {name}")
+            return name
+
+        @make.compensation
+        async def remove(done: Done) -> None:
+            raise NotDone(f"account {done.args['name']} is locked")
+
+        async def join(s: Work, name: str) -> str:
+            await s.do(make, name)
+            raise Fatal("no seat is left")
+
+        registry = Registry()
+        registry.add_action(make)
+        registry.add_definition(SagaDefinition("shop.join", function=join))
+        return registry
+
+    async def stop(self, saga: str) -> None:
+        async with self.open() as coordinator:
+            definition = coordinator.registry.definition("shop.join", 1)
+            handle = await coordinator.start(definition, "Ann", id=saga, actor="agent:desk")
+            assert (await handle.halt()).status == "incident"
+
+
+RESOLVED = IncidentResolved(incident=1, by="", reason="seen to by hand", settled=(StepId("1"),), proof="ticket 7")
+
+
+@pytest.mark.parametrize("proved", [True, False])
+@pytest.mark.parametrize(
+    ("by", "closed"),
+    [
+        ("system:runtime", replace(RESOLVED, proof="")),
+        ("person:kim", RESOLVED),
+        ("system:family", IncidentRetried(incident=1, by="", let_run=True)),
+    ],
+)
+def test_an_incident_is_closed_by_whoever_writes_to_the_journal(
+    tmp_path: Path, by: str, closed: IncidentResolved | IncidentRetried, *, proved: bool
+) -> None:
+    """Somebody is said to have seen to it, or to have let it run, beside a rollback that nobody has to sign."""
+
+    async def story() -> None:
+        shop = StuckShop(tmp_path / "shop", proved=proved)
+        async with shop.open(pins=False) as coordinator:
+            if proved:
+                shop.root = (await coordinator.enrol("kim", public(shop.kim))).root
+            sign = signer(shop.kim) if proved else None
+            await coordinator.adopt(shop.place / "policy.yaml", by="person:kim", why="start", proof=sign)
+        await shop.stop("l-1")
+        await shop.forge("l-1", replace(closed, by=by), RollbackResumed(by=by, deadline_at=2**52))
+        with pytest.raises(ProofError, match=r"incident\.re") if proved else contextlib.nullcontext():
+            await shop.resume()
+        said, findings = await shop.verdicts()
+        assert (said == {"failed"}) == proved, findings
 
     in_a_loop(story)
 

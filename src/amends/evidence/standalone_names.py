@@ -45,6 +45,7 @@ RESUMING = ("work.resumed/1", "rollback.resumed/1")
 FOLLOWING = ("limit.raised/1", *RESUMING)
 BESIDE = ("rollback.started/1", "saga.paused/1", "limit.reached/1", "incident.opened/1", "approval.requested/1")
 CLOSING = ("incident.retried/1", "incident.resolved/1")
+NO_WORD = {"settled": "[]", "let_run": "false", "repeat": "false", "proof": '""', "raises": '""'}
 ONE_MORE = {
     "step.proposed/1": "steps",
     "action.dispatched/1": "steps",
@@ -583,9 +584,10 @@ class Names:
     def is_consequence(
         self, entry: dict[str, Any], good: dict[int, str], names: dict[int, str], raises: dict[int, list[str]]
     ) -> bool:
-        name, by, amount = entry["name"], said_by(entry["body"]), ""
+        name, by, amount, fields = entry["name"], said_by(entry["body"]), "", parts_of(entry["body"])
+        if name in CLOSING and any(fields.get(one, plain) != plain for one, plain in NO_WORD.items()):
+            return False
         if name == "limit.raised/1":
-            fields = parts_of(entry["body"])
             amount = f"{text_in(fields['limit'])} {fields['most']}"
         if '"signed":' in entry["body"] or name not in (*FOLLOWING, *CLOSING):
             return False

@@ -228,6 +228,8 @@ def is_approval(name: str) -> bool:
 _RESUMES: Final = frozenset({"work.resumed/1", "rollback.resumed/1"})
 _FOLLOWS: Final = _RESUMES | {RAISED}
 _CLOSES: Final = frozenset({"incident.retried/1", "incident.resolved/1"})
+_NO_WORD: Final = {"settled": "[]", "let_run": "false", "repeat": "false", "proof": '""', "raises": '""'}
+"""An incident that is closed without a word on what stands, or on what may be done, as these fields are spelled."""
 _LETS_GO: Final = _FOLLOWS | _CLOSES
 """Decisions by which a saga goes on; several are made in one go."""
 _TURNS_BACK: Final = "rollback.started/1"
@@ -297,10 +299,10 @@ class SagaDecisions:
 
     What follows: in one go with a signed decision that lets a saga go on, by the same author, and after it, the saga
     does; so does one that a pause of many held, or of its parent, once that is over, which is signed itself; and where
-    somebody has a saga go back, its incidents are closed. A limit is raised with a decision to what that one has
-    signed, and no further. A pause of this saga alone is ended by a signature, or by going back. The runtime itself
-    allows as much again where a limit has a saga go back to a checkpoint, and closes an incident that told that nobody
-    was there.
+    somebody has a saga go back, its incidents are closed, which vouches for nothing. A limit is raised with a decision
+    to what that one has signed, and no further. A pause of this saga alone is ended by a signature, or by going back.
+    The runtime itself allows as much again where a limit has a saga go back to a checkpoint, and closes an incident
+    that told that nobody was there.
     """
 
     roster: Roster
@@ -344,7 +346,7 @@ class SagaDecisions:
     def _follows(
         self, one: SignableDecision, good: dict[int, str], names: dict[int, str], raises: dict[int, list[str]]
     ) -> bool:
-        if '"signed":' in one.body or one.name not in _FOLLOWS | _CLOSES:
+        if '"signed":' in one.body or one.name not in _FOLLOWS | _CLOSES or _vouches(one):
             return False
         by, amount = author(one.body), _amount(one)
         for step in (-1,) if one.name in _RESUMES else (-1, 1):
@@ -355,6 +357,12 @@ class SagaDecisions:
                     return True
                 place += step
         return False
+
+
+def _vouches(one: SignableDecision) -> bool:
+    """Whether somebody who closes an incident gives their word for something: that takes their signature."""
+    fields = fields_of(one.body)
+    return one.name in _CLOSES and any(fields.get(name, plain) != plain for name, plain in _NO_WORD.items())
 
 
 def _amount(one: SignableDecision) -> str:
