@@ -145,6 +145,76 @@ def test_what_is_not_signed_by_the_persons_key_is_refused_when_it_is_decided(tmp
     in_a_loop(story)
 
 
+class SorryShop(Shop):
+    """A saga that comes to a mail that it cannot unsend, and to an account that is locked for as long as it `is_stuck`."""
+
+    is_stuck = True
+
+    def registry(self) -> Registry:
+        @action("account.make")
+        async def make(name: str) -> str:
+            return name
+
+        @make.compensation
+        async def remove(done: Done) -> None:
+            if self.is_stuck:
+                raise NotDone(f"account {done.args['name']} is locked")
+            self.world.append("removed")
+
+        @action("mail.send", no_rollback="a mail cannot be unsent")
+        async def send(name: str) -> None:
+            self.world.append(f"mailed {name}")
+
+        @send.mitigation
+        async def apologise(done: Done) -> None:
+            self.world.append(f"apologised to {done.args['name']}")
+
+        async def welcome(s: Work, name: str) -> str:
+            await s.checkpoint("begun")
+            await s.do(make, name)
+            if name == "Ann":
+                await s.do(send, name)
+            raise Fatal("no seat is left")
+
+        registry = Registry()
+        for each in (make, send):
+            registry.add_action(each)
+        registry.add_definition(SagaDefinition("shop.welcome", function=welcome))
+        return registry
+
+    async def stop(self) -> None:
+        """A saga that stops before its pivot, then in going back past it."""
+        async with self.open(pins=False) as coordinator:
+            self.root = (await coordinator.enrol("kim", public(self.kim))).root
+            await coordinator.adopt(self.place / "policy.yaml", by="person:kim", why="start", proof=signer(self.kim))
+        async with self.open() as coordinator:
+            definition = coordinator.registry.definition("shop.welcome", 1)
+            handle = await coordinator.start(definition, "Ann", id="l-1", actor="agent:desk")
+            assert (await handle.halt()).status == "incident"
+            assert (await coordinator.cancel("l-1", by="person:kim", mitigate=True)).status == "incident"
+        self.is_stuck = False
+
+
+def test_a_saga_that_had_stopped_for_people_goes_back_with_a_signature(tmp_path: Path) -> None:
+    """Nothing is tried, and nothing signed: written all the same, it would have the saga stand still for good."""
+
+    async def story() -> None:
+        shop = SorryShop(tmp_path / "shop")
+        await shop.stop()
+        before = len(await shop.entries("l-1"))
+        async with shop.open() as coordinator:
+            for proof in (None, signer(shop.eve)):
+                with pytest.raises(ProofError):
+                    await coordinator.cancel("l-1", by="person:kim", mitigate=True, proof=proof)
+            assert len(await shop.entries("l-1")) == before
+            ended = await coordinator.cancel("l-1", by="person:kim", mitigate=True, proof=signer(shop.kim))
+            assert ended.status == "mitigated"
+        assert shop.world == ["mailed Ann", "apologised to Ann", "removed"]
+        assert (await shop.verdicts())[0] == {"covered"}
+
+    in_a_loop(story)
+
+
 # -- forging ----------------------------------------------------------------------------------------------------------
 
 

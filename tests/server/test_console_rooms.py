@@ -139,6 +139,43 @@ def test_a_journal_that_was_changed_says_so(tmp_path: Path) -> None:
         assert "not as it was" in anna.words
 
 
+@pytest.fixture(scope="module")
+def signing(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a journal on which Anna has a key, and has granted something without it."""
+    folder = tmp_path_factory.mktemp("signing") / "j"
+    folder.mkdir(mode=0o700)
+    key, journal = folder / "anna", folder / "journal.db"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    world.on(journal, lambda one: world.start(one, world.order_one, "sofa", 129900, id="asks-1"))
+    run_cli("person", "enrol", "person:anna", "--ssh-key", f"{key}.pub", journal=journal)
+    world.on(journal, lambda one: one.grant("asks-1/2", by="person:anna"))
+    return folder
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["told the root", "not told"])
+def test_what_nobody_has_signed_is_found_where_the_root_is_known(signing: Path, *, is_told: bool) -> None:
+    root: str = world.on(signing / "journal.db", world.root_of)
+    with serving(signing, *(("--root", root) if is_told else ()), journal=signing / "journal.db") as server:
+        looker = Person.with_token(server, "person:looker", "view")
+        looker.open("/evidence")
+        looker.press("Verify the whole journal")
+        assert ("not as it was" in looker.words) == is_told
+        assert ("Not signed by their makers 1" in looker.words) == is_told
+        assert ("No root of a roster is pinned here" in looker.words) == (not is_told)
+
+
+def test_tree_heads_are_listed_newest_first(server: Serving, anna: Person) -> None:
+    anna.open("/evidence")
+    anna.press("Sign a new tree head")
+    anna.open("/people")
+    anna.press("Make the token", name="agent:other", days="30")
+    anna.open("/evidence")
+    anna.press("Sign a new tree head")
+    sizes = [int(size) for size in re.findall(r"<summary>(\d+) entries", anna.page)]
+    assert len(sizes) > 1
+    assert sizes == sorted(set(sizes), reverse=True)
+
+
 def test_everything_is_paused_and_let_go_on(server: Serving, anna: Person, looker: Person) -> None:
     looker.open("/workers")
     assert "alive" in looker.words

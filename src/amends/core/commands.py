@@ -501,7 +501,7 @@ class Sign:
     Where the command would lead to another fact by now, nothing is recorded.
     """
 
-    command: AnswerApproval | RetryIncident | ResolveIncident | UnpauseSaga | RaiseLimits
+    command: AnswerApproval | RetryIncident | ResolveIncident | UnpauseSaga | RaiseLimits | CancelSaga | RollBackTo
     fact: DecisionEvent
     signed: str
 

@@ -191,19 +191,27 @@ class Asking:
 
     # -- control ------------------------------------------------------------------------------------------------------
 
-    async def cancel(self, saga: str, *, why: str = "cancelled", mitigate: bool = False) -> Ended[Any]:
+    async def cancel(
+        self, saga: str, *, why: str = "cancelled", mitigate: bool = False, proof: Proof | None = None
+    ) -> Ended[Any]:
         """Take a saga back, even one that had completed, as long as it has no pivot. Says how it ended.
 
         Whoever has its actions makes the calls: a worker, or the client that has its session open.
         """
-        await self.server.post(f"{_path('sagas', saga)}/cancel", {"why": why, "mitigate": mitigate})
+        await self._decide(f"{_path('sagas', saga)}/cancel", {"why": why, "mitigate": mitigate}, proof)
         return await self.standing(saga)
 
     async def rollback(
-        self, saga: str, *, to: str | None = None, last: int | None = None, why: str = "rolled back"
+        self,
+        saga: str,
+        *,
+        to: str | None = None,
+        last: int | None = None,
+        why: str = "rolled back",
+        proof: Proof | None = None,
     ) -> Ended[Any]:
         """Take a saga back to a checkpoint, or by its last steps that stand; without either, all of it."""
-        await self.server.post(f"{_path('sagas', saga)}/rollback", {"to": to, "last": last, "why": why})
+        await self._decide(f"{_path('sagas', saga)}/rollback", {"to": to, "last": last, "why": why}, proof)
         return await self.standing(saga)
 
     async def standing(self, saga: str) -> Ended[Any]:

@@ -125,15 +125,25 @@ class ServedCoordinator:
 
     # -- control ------------------------------------------------------------------------------------------------------
 
-    async def cancel(self, saga: str, *, why: str, by: str, mitigate: bool = False) -> Ended[Any]:
-        return await self._asking.cancel(saga, why=why, mitigate=mitigate)
+    async def cancel(
+        self, saga: str, *, why: str, by: str, mitigate: bool = False, proof: Proof | None = None
+    ) -> Ended[Any]:
+        return await self._asking.cancel(saga, why=why, mitigate=mitigate, proof=proof)
 
     async def rollback(
-        self, saga: str, *, to: str | None, last: int | None, why: str, by: str, mitigate: bool = False
+        self,
+        saga: str,
+        *,
+        to: str | None,
+        last: int | None,
+        why: str,
+        by: str,
+        mitigate: bool = False,
+        proof: Proof | None = None,
     ) -> Ended[Any]:
         if to is None and last is None:
-            return await self._asking.cancel(saga, why=why, mitigate=mitigate)
-        return await self._asking.rollback(saga, to=to, last=last, why=why)
+            return await self._asking.cancel(saga, why=why, mitigate=mitigate, proof=proof)
+        return await self._asking.rollback(saga, to=to, last=last, why=why, proof=proof)
 
     async def signal(self, saga: str, name: str, payload: Json, *, by: str, early: bool = False) -> None:
         await self._asking.signal(saga, name, payload, early=early)

@@ -67,7 +67,7 @@ _root = click.option(
     "--root",
     metavar="PATH",
     default=".",
-    envvar="AMENDS_ROOT",
+    envvar="AMENDS_TREE",
     show_default=True,
     show_envvar=True,
     help="The tree that the changeset is of.",

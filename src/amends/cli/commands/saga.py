@@ -334,6 +334,7 @@ def retry(*, saga_id: str, modules: tuple[str, ...], by: str | None, journal: st
 @click.option("--mitigate", is_flag=True, help="Also past its pivot: mitigate what cannot be taken back.")
 @click.option("--plan", is_flag=True, help="Change nothing: say what would be taken back, and what cannot be.")
 @with_author
+@with_signature
 @with_journal
 def cancel(
     *,
@@ -343,6 +344,7 @@ def cancel(
     mitigate: bool,
     plan: bool,
     by: str | None,
+    ssh_key: str | None,
     journal: str,
     as_json: bool,
 ) -> int:
@@ -361,7 +363,12 @@ def cancel(
     async def asked(coordinator: Coordinator, state: Saga) -> Ended:
         await session.require_free(coordinator.journal, state)
         session.require_known(state, coordinator.registry, forward=False)
-        return await coordinator.cancel(saga_id, why=why, by=who, mitigate=mitigate)
+        return await proved(
+            lambda proof: coordinator.cancel(saga_id, why=why, by=who, mitigate=mitigate, proof=proof),
+            coordinator.roster,
+            who=who,
+            ssh_key=ssh_key,
+        )
 
     return session.settle(asked, saga_id, modules=modules, address=journal, as_json=as_json)
 
@@ -484,6 +491,7 @@ def _retain(saga_id: str, *, why: str, lift: bool, who: str, journal: str, out: 
 @click.option("--mitigate", is_flag=True, hidden=True)  # of all of it: as `cancel` has it
 @click.option("--why", default="rolled back", show_default=True, help="The reason, as it goes on record.")
 @with_author
+@with_signature
 @with_journal
 def rollback(  # noqa: PLR0913 - one for each option
     *,
@@ -495,6 +503,7 @@ def rollback(  # noqa: PLR0913 - one for each option
     mitigate: bool,
     why: str,
     by: str | None,
+    ssh_key: str | None,
     journal: str,
     as_json: bool,
 ) -> int:
@@ -512,7 +521,14 @@ def rollback(  # noqa: PLR0913 - one for each option
     async def asked(coordinator: Coordinator, state: Saga) -> Ended:
         await session.require_free(coordinator.journal, state, partly=partly)
         session.require_known(state, coordinator.registry, forward=partly)
-        return await coordinator.rollback(saga_id, to=to, last=last, why=why, by=who, mitigate=mitigate)
+        return await proved(
+            lambda proof: coordinator.rollback(
+                saga_id, to=to, last=last, why=why, by=who, mitigate=mitigate, proof=proof
+            ),
+            coordinator.roster,
+            who=who,
+            ssh_key=ssh_key,
+        )
 
     if plan:
         code = show_plan(

@@ -16,6 +16,7 @@ from amends.cli.modules import is_file, load_modules, read_saga_file
 from amends.cli.options import with_journal, with_policy, with_targets
 from amends.cli.session import remember
 from amends.cli.show.output import Output
+from amends.cli.signing import with_root
 from amends.cli.sign_on import sign_on, with_sign_on
 from amends.errors import InputError
 
@@ -50,6 +51,7 @@ _EXTRA: Final = "a server needs the extra serve; install it: pip install 'amends
 @click.option("--env", metavar="NAME", default=config.env, envvar="AMENDS_ENV", show_envvar=True, help="Where it runs.")
 @with_policy
 @with_targets
+@with_root
 @with_journal
 def serve(  # noqa: PLR0913 - one for each option
     *,

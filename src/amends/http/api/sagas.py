@@ -238,15 +238,20 @@ def _limits(definition: SagaDefinition, asked: Mapping[str, str | int | float]) 
 # -- asking something of one ------------------------------------------------------------------------------------------
 
 
-async def cancel_saga(at: At, saga: str, *, why: str = "cancelled", mitigate: bool = False) -> object:
+async def cancel_saga(
+    at: At, saga: str, *, why: str = "cancelled", mitigate: bool = False, proof: str = ""
+) -> object:
     """Take a saga back, even one that had completed, as long as it has no pivot. It goes back in the background.
 
     `mitigate`: past its pivot too; what cannot be taken back is mitigated. Whoever may run takes back what they have
-    started themselves.
+    started themselves. `proof`: where decisions are signed and this answers for an incident.
     """
     await saga_for(at, saga, Scope.DECIDE)
-    await at.coordinator.cancel(saga, why=why, by=at.caller.name, mitigate=mitigate, wait=False)
-    return await told(at, saga)
+    cancel, by = at.coordinator.cancel, at.caller.name
+    answered = await decided(
+        lambda signed: cancel(saga, why=why, by=by, mitigate=mitigate, proof=signed, wait=False), proof
+    )
+    return answered if isinstance(answered, Response) else await told(at, saga)
 
 
 async def roll_back_saga(
@@ -258,6 +263,7 @@ async def roll_back_saga(
     why: str = "rolled back",
     mitigate: bool = False,
     plan: bool = False,
+    proof: str = "",
 ) -> object:
     """Take a saga back to a checkpoint, or by its last steps that stand; without either, all of it.
 
@@ -268,8 +274,13 @@ async def roll_back_saga(
     if plan:
         planned = await coordinator.rollback(saga, to=to, last=last, mitigate=mitigate, plan=True)
         return {**asdict(planned), "is_clean": planned.is_clean}
-    await coordinator.rollback(saga, to=to, last=last, why=why, by=by, mitigate=mitigate, wait=False)
-    return await told(at, saga)
+    answered = await decided(
+        lambda signed: coordinator.rollback(
+            saga, to=to, last=last, why=why, by=by, mitigate=mitigate, proof=signed, wait=False
+        ),
+        proof,
+    )
+    return answered if isinstance(answered, Response) else await told(at, saga)
 
 
 async def signal_saga(at: At, saga: str, *, name: str, payload: Any = None, early: bool = False) -> object:  # noqa: ANN401 - any JSON

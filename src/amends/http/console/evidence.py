@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+from collections import deque
 from collections.abc import AsyncGenerator
+from typing import Final
 
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute
@@ -18,8 +20,12 @@ from amends.evidence.verify.examine import VerificationReport
 from amends.evidence.verify.verify import verify_journal
 from amends.http.callers import Scope
 from amends.http.console.visit import Visit, decided, shown
+from amends.journal.port.evidence import TreeHead
 from amends.operate.reading import unknown
 
+MOST_HEADS: Final = 20
+_LOOKED_AT: Final = 10_000
+"""How many of the newest entries are gone through for tree heads."""
 _BUNDLE_TYPE = "application/x-ndjson"
 
 
@@ -30,21 +36,29 @@ async def _page(visit: Visit) -> Response:
 async def _show(visit: Visit, report: VerificationReport | None = None) -> Response:
     journal = visit.journal
     tree, head = await journal.tree(), await journal.tree_head()
-    root = "" if head is None else base64.b64encode(read_checkpoint(read_note(head.note)).root).decode()
+    heads = deque[TreeHead](maxlen=MOST_HEADS)
+    if head is not None:
+        async for each in journal.tree_heads(after=max(0, head.size - _LOOKED_AT)):
+            heads.appendleft(each)
     return await visit.show(
         "evidence.html",
         size=tree.size,
         head=head,
-        root=root,
+        heads=[(each, _root_of(each)) for each in heads],
+        pinned=visit.coordinator.settings.root or "",
         signers=await journal.signers(),
         unnumbered=(await journal.unnumbered()).entries,
         report=report,
     )
 
 
+def _root_of(head: TreeHead) -> str:
+    return base64.b64encode(read_checkpoint(read_note(head.note)).root).decode()
+
+
 async def _verify(visit: Visit) -> Response:
     """Go over every entry, as `amends evidence verify` does. Changes nothing."""
-    return await _show(visit, await verify_journal(visit.journal))
+    return await _show(visit, await verify_journal(visit.journal, root=visit.coordinator.settings.root))
 
 
 async def _seal(visit: Visit) -> Response:

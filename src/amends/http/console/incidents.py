@@ -129,8 +129,11 @@ async def _do(visit: Visit, name: str) -> str | Response:
             answered = await proved(visit, lambda proof: _resolve(visit, name, proof))
             return answered if isinstance(answered, Response) else f"You vouched for it. {_told(answered)}"
         case "cancel":
-            ended = await coordinator.cancel(row.saga, why=f"incident {name}: taken back", by=visit.who)
-            return _told(str(ended.status))
+            why = f"incident {name}: taken back"
+            ended = await proved(
+                visit, lambda proof: coordinator.cancel(row.saga, why=why, by=visit.who, proof=proof)
+            )
+            return ended if isinstance(ended, Response) else _told(str(ended.status))
         case "raise":
             answered = await proved(visit, lambda proof: _raise(visit, row, proof))
             return answered if isinstance(answered, Response) else _told(answered)

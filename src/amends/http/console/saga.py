@@ -6,7 +6,7 @@ What would take something back is shown before it is asked for: the same page, w
 from __future__ import annotations
 
 import json
-from typing import Final
+from typing import Any, Final
 from urllib.parse import quote
 
 from starlette.responses import Response
@@ -29,6 +29,8 @@ from amends.operate.reading import unknown
 from amends.runtime.coordinator.lists import History
 from amends.runtime.coordinator.preview import PlannedStep, RollbackPlan
 from amends.runtime.drive.family import PARENT_STEP
+from amends.runtime.drive.roster import Proof
+from amends.runtime.engine.handle import Ended
 
 LATEST: Final = 40
 MOST_LINES: Final = 2_000
@@ -188,15 +190,9 @@ async def _do(visit: Visit, name: str) -> str | Response:
     form, coordinator = visit.form, visit.coordinator
     why = form["why"].strip()
     match form["do"]:
-        case "all" | "mitigate":
-            ended = await coordinator.cancel(name, why=_reason(why), by=visit.who, mitigate=form["do"] == "mitigate")
-            return _told_back(ended.status)
-        case "to":
-            ended = await coordinator.rollback(name, to=form["given"], why=_reason(why), by=visit.who)
-            return _told_back(ended.status)
-        case "last":
-            ended = await coordinator.rollback(name, last=_count(form["given"]), why=_reason(why), by=visit.who)
-            return _told_back(ended.status)
+        case "all" | "mitigate" | "to" | "last":
+            ended = await proved(visit, lambda proof: _go_back(visit, name, _reason(why), proof))
+            return ended if isinstance(ended, Response) else _told_back(ended.status)
         case "pause":
             await coordinator.pause(saga=name, why=_reason(why), by=visit.who)
             return "Paused: nothing more of it is dispatched until it is let go on."
@@ -210,6 +206,19 @@ async def _do(visit: Visit, name: str) -> str | Response:
             return f"Signal {form['name'].strip()} is on record."
         case _:
             raise InputError("the form does not say what to do; load the page again")
+
+
+async def _go_back(visit: Visit, name: str, why: str, proof: Proof | None) -> Ended[Any]:
+    coordinator, form = visit.coordinator, visit.form
+    match form["do"]:
+        case "to":
+            return await coordinator.rollback(name, to=form["given"], why=why, by=visit.who, proof=proof)
+        case "last":
+            last = _count(form["given"])
+            return await coordinator.rollback(name, last=last, why=why, by=visit.who, proof=proof)
+        case wanted:
+            mitigate = wanted == "mitigate"
+            return await coordinator.cancel(name, why=why, by=visit.who, mitigate=mitigate, proof=proof)
 
 
 def _reason(why: str) -> str:

@@ -30,7 +30,7 @@ from amends.runtime.coordinator.preview import RollbackPlan, planned
 from amends.runtime.coordinator.retention import Retention
 from amends.runtime.coordinator.roster import Enrolling, tell_of_recovery
 from amends.runtime.coordinator.sessions import Sessions
-from amends.runtime.coordinator.signing import proved
+from amends.runtime.coordinator.signing import proved, proved_back
 from amends.runtime.coordinator.starting import Starting
 from amends.runtime.coordinator.upgrade import Unresumable, unresumable
 from amends.runtime.declare.action import outside
@@ -342,6 +342,7 @@ class Coordinator(Starting, Sessions, Answering, Signalling, Pausing, Enrolling,
         why: str = "cancelled",
         by: str | None = None,
         mitigate: bool = False,
+        proof: Proof | None = None,
         wait: bool = True,
     ) -> Ended:
         """Take a saga back, even one that had completed, as long as it has no pivot. Raises PastPivotError.
@@ -350,6 +351,7 @@ class Coordinator(Starting, Sessions, Answering, Signalling, Pausing, Enrolling,
         to cancel, or to roll back.
         mitigate: also past its pivot: what cannot be taken back is mitigated, in its turn, and the saga ends as
         `mitigated`. For a person, as `by`. PastPivotError names the steps that declare no mitigation.
+        proof: as for `grant`, where decisions are signed and this answers for an incident. Raises ProofError.
         wait: until nothing more is due; otherwise only until it is on record, and it goes back in the background, here
         where its definition is known.
         """
@@ -363,7 +365,7 @@ class Coordinator(Starting, Sessions, Answering, Signalling, Pausing, Enrolling,
             mitigate=mitigate,
             unmitigated=missing,
         )
-        return await self._ask(one, command, wait=wait)
+        return await self._ask(one, await proved_back(self._engine, one, command, proof), wait=wait)
 
     async def _counted_on(self, saga: SagaId) -> str:
         """Which saga counts on how this one ends, and what to ask for instead; empty where none does."""
@@ -381,6 +383,7 @@ class Coordinator(Starting, Sessions, Answering, Signalling, Pausing, Enrolling,
         by: str | None = None,
         mitigate: bool = False,
         plan: Literal[False] = False,
+        proof: Proof | None = None,
         wait: bool = True,
     ) -> Ended: ...
 
@@ -408,6 +411,7 @@ class Coordinator(Starting, Sessions, Answering, Signalling, Pausing, Enrolling,
         by: str | None = None,
         mitigate: bool = False,
         plan: bool = False,
+        proof: Proof | None = None,
         wait: bool = True,
     ) -> Ended | RollbackPlan:
         """Take a saga back to a checkpoint, or by its last steps that stand; without either, all of it.
@@ -415,7 +419,7 @@ class Coordinator(Starting, Sessions, Answering, Signalling, Pausing, Enrolling,
         Its definition is stopped, the steps are taken back, newest first, and it is called again: what it did after
         that place is done anew. Also for a saga that had completed, unless it is a child. Returns when nothing more is
         due. With `plan`, nothing is changed: it says what would be taken back. `mitigate` is for all of it, as in
-        `cancel`, and `wait` too. Raises UnknownCheckpointError, PastPivotError.
+        `cancel`, and `proof` and `wait` too. Raises UnknownCheckpointError, PastPivotError, ProofError.
         """
         if mitigate and (to is not None or last is not None):
             raise InputError("only all of a saga is taken back with mitigation; leave out to= and last=")
@@ -433,10 +437,10 @@ class Coordinator(Starting, Sessions, Answering, Signalling, Pausing, Enrolling,
                 state, self.registry, to=to, last=last, counted_on=counted, mitigate=mitigate, unmitigated=below
             )
         if to is None and last is None:
-            return await self.cancel(saga, why=why, by=by, mitigate=mitigate, wait=wait)
+            return await self.cancel(saga, why=why, by=by, mitigate=mitigate, proof=proof, wait=wait)
         who, counted = checked_actor(by), await self._counted_on(one)
         command = c.RollBackTo(to=to, last=last, by=who, why=why, counted_on=counted)
-        return await self._ask(one, command, wait=wait)
+        return await self._ask(one, await proved_back(self._engine, one, command, proof), wait=wait)
 
     async def land(
         self,

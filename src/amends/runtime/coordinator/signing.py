@@ -42,6 +42,33 @@ async def proved(engine: LocalEngine, saga: SagaId, command: Provable, proof: Pr
     return c.Sign(sure, fact, signed) if signed else command
 
 
+async def proved_back(
+    engine: LocalEngine, saga: SagaId, command: c.CancelSaga | c.RollBackTo, proof: Proof | None
+) -> c.Command:
+    """A person's wish that a saga goes back. It takes no signature, but where that answers for an incident.
+
+    Raises ProofError where that is so, and nobody gives one.
+    """
+    policies = engine.policies
+    if policies is None:
+        return command
+    state, moment = await engine.state(saga), engine.moment()
+    events = decide(state, command, moment)
+    decisions = [event for event in events if isinstance(event, DecisionEvent)]
+    if not decisions or (proof is None and not await policies.why_unsigned(state, events)):
+        return command
+    fact = decision_in(events)
+    at = moment.now if proof is None else signed_at(proof, moment.now)
+    going = c.Sign(command, fact, await policies.proved(saga, fact, proof, at=at))
+    if await policies.why_unsigned(state, decide(state, going, moment)):
+        names = ", ".join(f"{saga}/{one.number}" for one in state.open_incidents)
+        raise RefusedError(
+            f"saga {saga} does not go back yet: it has the incidents {names}, and a signature answers for one; resolve "
+            "or retry the others, each signed, then ask again"
+        )
+    return going
+
+
 async def proved_together(
     engine: LocalEngine, answers: Sequence[tuple[SagaId, c.AnswerApproval]], proof: Proof | None
 ) -> tuple[c.Command, ...]:

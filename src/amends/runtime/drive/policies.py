@@ -20,7 +20,7 @@ from typing import Final
 from amends.clock import Clock
 from amends.core import commands as c
 from amends.core.decide import adopt
-from amends.core.events import DecisionEvent, PolicyAdopted
+from amends.core.events import DecisionEvent, Event, PolicyAdopted
 from amends.core.state.saga import Saga, evolve, unstarted
 from amends.core.transitions import SagaStatus
 from amends.core.words.values import POLICIES, SagaId
@@ -203,6 +203,11 @@ class Policies:
                 "--ssh-key FILE or proof=; amends person list says whose keys are"
             )
         return ""
+
+    async def why_unsigned(self, saga: Saga, events: Sequence[Event]) -> str:
+        """Why decisions that are about to go on record would not count there; '' where they do, or names are believed."""
+        await self.refresh()
+        return "" if self.proof_since is None else await self.proofs.why_unsigned(saga, events)
 
     async def proved_together(self, wanted: Sequence[UnsignedDecision], proof: Proof) -> str:
         """The one signature of several approvals, as it goes on record with each. Raises ProofError."""

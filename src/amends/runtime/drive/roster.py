@@ -34,6 +34,7 @@ Proof: TypeAlias = str | Callable[[str], str | Awaitable[str]]
 TellOfRecovery: TypeAlias = Callable[[EnrolledKey, e.PersonEvent], Awaitable[None]]
 """Has people told that a recovery key is used, and what for, before that counts."""
 _SAGA: Final = SagaId(PEOPLE)
+_JUDGED: Final = frozenset({*DECISIONS, *BESIDE, *COUNTED})
 _ARMOUR: Final = "-----BEGIN"
 _AT: Final = "\nat: "
 
@@ -151,8 +152,22 @@ class Proofs:
                 "written it past amends, or it is from before names were proved here; see amends evidence verify --root"
             )
 
+    async def why_unsigned(self, saga: Saga, events: Sequence[e.Event]) -> str:
+        """Why decisions that are about to go on record would not be proved there; '' where they would be."""
+        facts = ((saga.head + place, *spelled(event)) for place, event in enumerate(events, 1))
+        coming = [
+            SignableDecision(saga=saga.id, number=number, name=name, body=body, position=LARGEST_INT)
+            for number, name, body in facts
+        ]
+        wrong: list[str] = []
+        await self._judged(saga.id, lambda one, why: wrong.append(why) if one.number > saga.head else None, coming)
+        return wrong[0] if wrong else ""
+
     async def _judged(
-        self, saga: SagaId, tell: Callable[[SignableDecision, str], None] = lambda _one, _why: None
+        self,
+        saga: SagaId,
+        tell: Callable[[SignableDecision, str], None] = lambda _one, _why: None,
+        coming: Sequence[SignableDecision] = (),
     ) -> SagaDecisions:
         await self.refresh()
         found: list[SignableDecision] = []
@@ -165,10 +180,10 @@ class Proofs:
             event = entry.event
             if isinstance(event, e.ApprovalRequested):
                 asked[event.step] = _asked(event)
-            elif entry.name in DECISIONS or entry.name in BESIDE or entry.name in COUNTED:
+            elif entry.name in _JUDGED:
                 found.append(_decision(entry, positions, asked))
         judged = SagaDecisions(self.roster)
-        judged.judge(found, tell)
+        judged.judge([*found, *(one for one in coming if one.name in _JUDGED)], tell)
         return judged
 
     async def approvers(self, saga: SagaId, step: StepId) -> tuple[str, tuple[str, ...]]:
