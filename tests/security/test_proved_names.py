@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import sqlite3
 from base64 import b64encode
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -672,6 +674,33 @@ def test_what_a_revoked_key_had_signed_is_written_with_the_clock_set_back(tmp_pa
         assert said == {"failed"}
         assert any("was revoked before" in each for each in findings), findings
         assert await kept.resume() == ["deleted Ann"], "the control: where nobody has revoked it"
+
+    in_a_loop(story)
+
+
+def test_that_a_key_was_revoked_is_removed_from_the_roster(tmp_path: Path) -> None:
+    """As retention removes what old sagas held, and on record; then the revoked key decides."""
+
+    async def story() -> None:
+        shop = Shop(tmp_path / "shop")
+        await shop.begin()
+        async with shop.open(drives=False) as coordinator:
+            await coordinator.enrol("eve", public(shop.eve), by="person:kim", proof=signer(shop.kim))
+            await coordinator.revoke("eve", why="left", by="person:kim", proof=signer(shop.kim))
+        (revoked,) = [entry for entry in await shop.entries(PEOPLE) if entry.name == "person.revoked/1"]
+        assert (await shop.verdicts(None))[0] == {"covered"}
+        removal = ContentRemoved(entries=revoked.number, by="system:timer", why="old")
+        await shop.forge(PEOPLE, removal)
+        with sqlite3.connect(shop.journal) as file:
+            gone = f"sha256:{hashlib.sha256(revoked.body.encode()).hexdigest()}"
+            assert file.execute("UPDATE entry SET body = ? WHERE name = 'person.revoked/1'", (gone,)).rowcount == 1
+        with pytest.raises(AmendsError, match="removed"):
+            async with shop.open(drives=False) as coordinator:
+                await coordinator.grant("l-1/1", by="person:eve", proof=signer(shop.eve))
+        assert not shop.world
+        said, findings = await shop.verdicts(None)
+        assert said == {"failed"}
+        assert any("whose keys are good" in each for each in findings), findings
 
     in_a_loop(story)
 

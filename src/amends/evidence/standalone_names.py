@@ -486,7 +486,7 @@ class Names:
     def __init__(self, root: str | None) -> None:
         self.root, self.proved = root, 0
         self.sagas, self.wanted, self.payloads = dict[str, list[dict[str, Any]]](), set[str](), dict[str, str]()
-        self.counted = set[str]()
+        self.counted, self.gone = set[str](), list[dict[str, Any]]()
 
     def take(self, entry: dict[str, Any], needs: list[str]) -> None:
         name, body = entry["name"], entry["body"]
@@ -495,6 +495,8 @@ class Names:
             is_kept = True
             self.counted.add(entry["saga"])
         is_kept = is_kept or (name in USING and entry["saga"] in self.counted)
+        if entry["saga"] == PEOPLE_SAGA and name in CHANGES and body[:1] != "{":
+            self.gone.append(dict(entry))
         if is_kept and entry["body"][:1] == "{":
             self.sagas.setdefault(entry["saga"], []).append(dict(entry))
             self.wanted.update(needs)
@@ -527,6 +529,8 @@ class Names:
     def judge(self) -> Iterator[tuple[dict[str, Any] | None, str]]:
         people, since = People(), 0
         troubles = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+        for entry in self.gone:
+            yield entry, "what it held was removed: without it, nobody knows whose keys are good"
         for entry in self.sagas.pop(PEOPLE_SAGA, []):
             try:
                 people.change(self.whole(entry))

@@ -15,7 +15,7 @@ from amends.core.words.parts import named_by, restored
 from amends.core.words.values import PEOPLE, digest
 from amends.errors import AmendsError, EvidenceError
 from amends.evidence.proof.limits import BEGUN, COUNTED, GOES_BACK
-from amends.evidence.proof.roster import BESIDE, Roster, SagaDecisions, SignableDecision
+from amends.evidence.proof.roster import BESIDE, CHANGES, Roster, SagaDecisions, SignableDecision
 from amends.evidence.proof.statement import APPROVALS, ASKED, DECISIONS, Question, fields_of, text_of
 from amends.journal.codec import references, removed_digest
 from amends.journal.port.evidence import Stored
@@ -33,6 +33,8 @@ class ProofCheck:
         """Digests of what is kept beside the entries that are judged."""
         self.payloads: dict[str, str] = {}
         self._sagas: dict[str, list[Stored]] = {}
+        self._gone: list[Stored] = []
+        """Changes of the roster of which nothing is left."""
         self._counted: set[str] = set()
         """Sagas that have a limit at which they go back to a checkpoint: what they use up is counted."""
 
@@ -43,7 +45,11 @@ class ProofCheck:
             self._counted.update((stored.saga,) if is_kept else ())
         elif stored.name in COUNTED:
             is_kept = stored.saga in self._counted
-        if not is_kept or removed_digest(stored.body) is not None:
+        if removed_digest(stored.body) is not None:
+            if stored.saga == PEOPLE and stored.name in CHANGES:
+                self._gone.append(stored)
+            return
+        if not is_kept:
             return
         self._sagas.setdefault(stored.saga, []).append(stored)
         try:
@@ -62,6 +68,8 @@ class ProofCheck:
     def judge(self) -> Iterator[tuple[Stored | None, str]]:
         """Each entry that is not proved, with the reason; None for what is about the whole."""
         roster, since = Roster(), 0
+        for stored in self._gone:
+            yield stored, "what it held was removed: without it, nobody knows whose keys are good"
         for stored in self._sagas.pop(PEOPLE, ()):
             try:
                 roster.note(self._decision(stored), stored.at, stored.hash)
