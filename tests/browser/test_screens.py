@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Dialog
+from playwright.sync_api import Dialog, expect
 
 from tests.browser.visitor import NARROW, WIDE, Visitor
 from tests.server.serving import Serving
@@ -22,6 +22,7 @@ SCREENS = {
     "saga": "/sagas/back-1",
     "step": "/sagas/broken-1?step=2",
     "family": "/sagas/family-1",
+    "limits": "/sagas/waits-1",
     "preview": "/sagas/waits-1?plan=all",
     "actions": "/actions",
     "action": "/actions/shop.charge",
@@ -143,10 +144,29 @@ def test_times_are_in_the_zone_of_who_reads_with_utc_at_hand(visit: Callable[...
     one = visit(server, "person:anna")
     one.open("/sagas/back-1")
     one.sees("Times are in Europe/Lisbon")
-    assert (one.page.locator("time").first.get_attribute("title") or "").endswith(" UTC")
+    first = one.page.locator("time").first
+    assert (first.get_attribute("title") or "").endswith(" UTC")
+    expect(first).not_to_contain_text("UTC")
+    one.press("Show UTC")  # by keyboard and by touch too, where nothing can be pointed at
+    expect(first).to_contain_text("UTC")
+    one.open("/incidents/broken-1/1")
+    one.sees("Times are in UTC")
+    expect(one.page.locator(".lead time")).to_contain_text("UTC")
+    one.press("Show Europe/Lisbon")
+    expect(one.page.locator(".lead time")).not_to_contain_text("UTC")
     plain = visit(server, "person:anna", scripts=False)
     plain.open("/sagas/back-1")
     plain.sees("Times are in UTC")
+
+
+def test_a_row_of_a_list_is_read_in_one_column_on_a_phone(visit: Callable[..., Visitor], server: Serving) -> None:
+    one = visit(server, "person:anna", size=NARROW)
+    one.open("/incidents")
+    cell = one.page.locator("td[data-head='What happened']").first
+    box, why = cell.bounding_box(), cell.locator(".faint").bounding_box()
+    assert box is not None
+    assert why is not None
+    assert why["width"] > box["width"] * 0.9, "what it said stands beside what happened, and not below it"
 
 
 def test_a_page_is_walked_by_the_keyboard_alone(visit: Callable[..., Visitor], server: Serving) -> None:

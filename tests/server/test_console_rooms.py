@@ -176,6 +176,20 @@ def test_tree_heads_are_listed_newest_first(server: Serving, anna: Person) -> No
     assert sizes == sorted(set(sizes), reverse=True)
 
 
+def test_an_error_that_nobody_has_foreseen_is_a_page_too(tmp_path: Path) -> None:
+    import sqlite3
+
+    with serving(tmp_path / "j") as server:
+        anna = Person.with_token(server, "person:anna")
+        with sqlite3.connect(server.journal) as file:
+            file.execute("DROP TABLE approval")
+        anna.open("/")
+        assert anna.status == 500
+        assert "Our fault" in anna.words
+        assert "its log says why" in anna.words
+        assert "default-src 'none'" in anna.headers["content-security-policy"]
+
+
 def test_everything_is_paused_and_let_go_on(server: Serving, anna: Person, looker: Person) -> None:
     looker.open("/workers")
     assert "alive" in looker.words

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from amends import Coordinator
+from amends import Coordinator, Limit, Limits, to_checkpoint
 from tests.server import world
 from tests.server.person import Person
 from tests.server.serving import Serving, run_cli, serving
@@ -271,6 +271,35 @@ def test_a_signal_reaches_the_saga_that_waits_for_it(server: Serving) -> None:
     anna.press("Send the signal", name="warehouse.confirmed", payload='"box 7"')
     assert "Signal warehouse.confirmed is on record." in anna.words
     assert world.resumed(server.journal)["waits-2"] == "completed"
+
+
+def test_limits_are_shown_with_what_is_used_and_raised(server: Serving, anna: Person) -> None:
+    limits = Limits(steps=Limit(20, then=to_checkpoint("reserved")), usd=5, tokens=Limit(9, then="pause"))
+    world.on(server.journal, lambda one: world.start(one, world.confirmed, "lid", 1, id="limited-1", limits=limits))
+    anna.open("/sagas/limited-1")
+    for said in ("steps 2 steps 20 steps it goes back to the checkpoint reserved, once at most", "usd 0 USD 5 USD"):
+        assert said in anna.words
+    anna.press("Raise it", limit="usd", most="12.5", why="a big one")
+    assert "The limit is raised." in anna.words
+    assert "usd 0 USD 12.5 USD it is rolled back" in anna.words
+    for limit, most, said in (
+        ("steps", "lots", "a number, as 20"),
+        ("steps", "2.5", "a number, as 20"),
+        ("steps", "3", "raise steps to more than 20 steps"),
+        ("usd", "much", "much"),
+        ("", "3", "choose which limit"),
+    ):
+        anna.press("Raise it", limit=limit, most=most, why="a big one")
+        assert anna.status in {409, 422}
+        assert said in anna.words
+    anna.press("Raise it", limit="steps", most="30", why=" ")
+    assert "say why" in anna.words
+    anna.open("/sagas/done-1")
+    anna.press_nothing_of("Raise it")
+    looker = Person.with_token(server, "person:looker", "view")
+    looker.open("/sagas/limited-1")
+    assert "At most" in looker.words
+    looker.press_nothing_of("Raise it")
 
 
 def test_a_saga_is_paused_and_let_go_on(server: Serving, anna: Person) -> None:

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from amends import Coordinator, Done, Fatal, Work, action, saga
+from amends import Coordinator, Done, Fatal, Limit, Limits, Work, action, saga, to_checkpoint
 
 POLICY = """\
 version: v1
@@ -219,7 +219,8 @@ async def many(coordinator: Coordinator) -> None:
     await coordinator.run(doomed, "vase", id="broken-1", actor="agent:shop", labels={"tenant": "acme"})
     await coordinator.run(doomed, "chair", id="broken-2", actor="agent:shop")
     await coordinator.run(family, "table", id="family-1", actor="agent:shop")
-    await start(coordinator, confirmed, "desk", 4900, id="waits-1")
+    limits = Limits(steps=Limit(20, then=to_checkpoint("reserved")), usd=5, seconds=7200, tokens=Limit(9, then="pause"))
+    await start(coordinator, confirmed, "desk", 4900, id="waits-1", limits=limits)
     await start(coordinator, order_one, "sofa", 129900, "deliver before noon", id="asks-1")
     await start(coordinator, order_one, "carpet", 24900, id="asks-2")
     await start(coordinator, request_access, "person:new", id="asks-3")

@@ -6,7 +6,6 @@ from typing import Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount
@@ -60,8 +59,7 @@ def routes(
             Mount("/static", StaticFiles(directory=STATIC)),
             *(route for room in _ROOMS for route in room.routes()),
         ],
-        middleware=[Middleware(Guarded)],
-        exception_handlers={HTTPException: _not_here},
+        exception_handlers={HTTPException: _not_here, Exception: _our_fault},
     )
     made.state.served = served
     journal, clock, root = served.coordinator.journal, SystemClock(), served.coordinator.settings.root
@@ -75,7 +73,16 @@ def routes(
         provider=None if oidc is None else Provider(oidc, clock),
         proxy=proxy,
     )
-    return [Mount("/", made)]
+    return [Mount("/", Guarded(made))]  # around all of it, what answers for our faults too
+
+
+async def _our_fault(_: Request, __: Exception) -> Response:
+    """An error that nobody has foreseen; the log has it, and whoever asked learns nothing of it."""
+    detail = (
+        "The server could not do this, and its log says why. What you asked for may be on record all the same: look "
+        "there before you ask for it again."
+    )
+    return page("trouble.html", 500, title=title_of_status(500), detail=detail, back="/")
 
 
 async def _not_here(request: Request, error: Exception) -> Response:

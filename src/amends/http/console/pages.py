@@ -7,6 +7,7 @@ or move its neighbours stands as its escape, as on a terminal.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,6 +36,9 @@ HEADERS: Final[Mapping[str, str]] = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
+
+
+_TIME: Final = re.compile(r"\b[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?Z")
 
 
 class Guarded:
@@ -71,6 +75,18 @@ def when(milliseconds: int | None) -> Markup:
         return Markup("never")
     text = f"{at:%Y-%m-%d %H:%M:%S} UTC"
     return Markup('<time datetime="{}" title="{}">{}</time>').format(f"{at:%Y-%m-%dT%H:%M:%S.%fZ}", text, text)
+
+
+def with_times(text: str) -> Markup:
+    """A text with the times in it as the page shows times: in its reader's zone."""
+    found, since = Markup(""), 0
+    for each in _TIME.finditer(text):
+        try:
+            at = datetime.fromisoformat(each[0])
+        except ValueError:
+            continue
+        found, since = found + text[since : each.start()] + when(round(at.timestamp() * 1000)), each.end()
+    return found + text[since:]
 
 
 def hour_of(milliseconds: int) -> str:
@@ -163,6 +179,7 @@ def _environment() -> Environment:
         "rows": rows_of,
         "diff": diff_rows,
         "clock": hour_of,
+        "timed": with_times,
     }
     made.filters.update(cast("Any", filters))
     return made

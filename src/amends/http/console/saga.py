@@ -6,12 +6,14 @@ What would take something back is shown before it is asked for: the same page, w
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+import re
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
+from amends.core.state.limits import LimitName, Response as LimitResponse, spelled
 from amends.core.state.saga import Saga, Step, open_waits
 from amends.core.transitions import SagaStatus
 from amends.core.words.values import PARENT, Json, SagaId, StepId
@@ -31,10 +33,12 @@ from amends.runtime.coordinator.preview import PlannedStep, RollbackPlan
 from amends.runtime.drive.family import PARENT_STEP
 from amends.runtime.drive.roster import Proof
 from amends.runtime.engine.handle import Ended
+from amends.text import times
 
 LATEST: Final = 40
 MOST_LINES: Final = 2_000
 _DIGITS: Final = 7
+_AMOUNT: Final = re.compile(r"[0-9]{1,15}(?:\.[0-9]{1,3})?")
 MOST_CHILDREN: Final = 100
 _PLANS: Final = ("all", "mitigate", "to", "last")
 
@@ -91,6 +95,8 @@ async def _show(visit: Visit, name: str, status: int = 200, trouble: str = "") -
         approvals=(await visit.journal.approvals(PersonQuery(saga=row.id, limit=20))).rows,
         checkpoints=_checkpoints(state),
         waits=[wait for wait in open_waits(state) if wait.name],
+        limits=[] if found.pruned else _limits(state, row.ended_at or now),
+        may_raise=not row.status.ended and state.rollback is None,
         trouble=trouble,
         plan=None if found.pruned else await _plan(visit, found),
         asked=asked,
@@ -102,6 +108,38 @@ async def _history(visit: Visit, name: str) -> History:
         return await visit.coordinator.show(name)
     except UnknownSagaError:
         raise await unknown(visit.journal, name) from None
+
+
+class ShownLimit(NamedTuple):
+    """A limit of a saga as people read it."""
+
+    name: str
+    used: str
+    most: str
+    reached: str
+    is_near: bool
+
+
+_NEAR: Final = 0.9
+_THEN: Final = {
+    LimitResponse.ROLLBACK: "it is rolled back",
+    LimitResponse.PAUSE: "it is paused",
+    LimitResponse.CALL: "a person is called",
+}
+
+
+def _limits(saga: Saga, until: int) -> list[ShownLimit]:
+    """The limits of a saga, and how much of each is used up."""
+    budget, found = saga.budget, list[ShownLimit]()
+    if budget is None:
+        return found
+    for name, bound in budget.bounds.items():
+        used, is_spin = budget.used(name, until), name is LimitName.SPIN
+        then = _THEN.get(bound.then, f"it goes back to the checkpoint {bound.to}, {times(bound.times)} at most")
+        shown_used = "–" if is_spin else spelled(name, used)
+        is_near = not is_spin and used >= bound.most * _NEAR
+        found.append(ShownLimit(name.value, shown_used, spelled(name, bound.most), then, is_near))
+    return found
 
 
 def _checkpoints(saga: Saga) -> list[str]:
@@ -196,6 +234,9 @@ async def _do(visit: Visit, name: str) -> str | Response:
         case "pause":
             await coordinator.pause(saga=name, why=_reason(why), by=visit.who)
             return "Paused: nothing more of it is dispatched until it is let go on."
+        case "raise":
+            answered = await proved(visit, lambda proof: _raise(visit, name, _reason(why), proof))
+            return answered if isinstance(answered, Response) else "The limit is raised."
         case "unpause":
             answered = await proved(
                 visit, lambda proof: coordinator.unpause(saga=name, why=why, by=visit.who, proof=proof)
@@ -219,6 +260,18 @@ async def _go_back(visit: Visit, name: str, why: str, proof: Proof | None) -> En
         case wanted:
             mitigate = wanted == "mitigate"
             return await coordinator.cancel(name, why=why, by=visit.who, mitigate=mitigate, proof=proof)
+
+
+async def _raise(visit: Visit, name: str, why: str, proof: Proof | None) -> Ended[Any]:
+    limit, most = visit.form["limit"], visit.form["most"].strip()
+    if limit not in set(LimitName):
+        raise InputError("choose which limit to raise")
+    amount: Any = most
+    if limit != LimitName.USD:
+        if not most.isascii() or not _AMOUNT.fullmatch(most) or (limit != LimitName.SECONDS and "." in most):
+            raise InputError(f"say to how much {limit} is raised: a number, as 20")
+        amount = float(most) if limit == LimitName.SECONDS else int(most)
+    return await visit.coordinator.raise_limit(name, **{limit: amount}, why=why, by=visit.who, proof=proof)
 
 
 def _reason(why: str) -> str:

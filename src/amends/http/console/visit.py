@@ -264,7 +264,10 @@ def _to_login(request: Request, *, takes_form: bool) -> Response:
 
 
 def _back(visit: Visit) -> str:
-    return visit.request.url.path if visit.request.method == "GET" else _back_path(visit.request)
+    """The page to go back to: of a form the one that it came from, of a page the list that it is in."""
+    if visit.request.method != "GET":
+        return _back_path(visit.request)
+    return "/" + visit.request.url.path.split("/")[1]
 
 
 def _back_path(request: Request) -> str:
@@ -316,7 +319,7 @@ async def _read(request: Request) -> Form:
 
 _TITLES: Final = {
     401: "Who is asking?", 403: "Not allowed", 404: "Not here", 405: "Not like this", 409: "Refused",
-    413: "Too large", 422: "Not as it should be", 429: "Too often", 503: "Not now",
+    413: "Too large", 422: "Not as it should be", 429: "Too often", 500: "Our fault", 503: "Not now",
 }  # fmt: skip
 
 

@@ -5,13 +5,23 @@
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   const clock = new Intl.DateTimeFormat("sv-SE", { dateStyle: "short", timeStyle: "medium" });
 
+  let isUtc = kept("utc") === "yes";
+
+  function kept(name) {
+    try {
+      return sessionStorage.getItem(name);
+    } catch {
+      return null; // a browser that keeps nothing shows the reader's zone
+    }
+  }
+
   function showTimes(root) {
     for (const each of root.querySelectorAll("time[datetime]")) {
       const at = new Date(each.dateTime);
-      if (!Number.isNaN(at.getTime())) each.textContent = clock.format(at);
+      if (!Number.isNaN(at.getTime())) each.textContent = isUtc ? each.title : clock.format(at);
     }
     for (const each of document.querySelectorAll(".zone")) {
-      each.textContent = `Times are in ${zone}; point at one for UTC`;
+      each.textContent = `Times are in ${isUtc ? "UTC" : zone}`;
     }
   }
 
@@ -35,6 +45,23 @@
   showTimes(document);
   runClocks(document);
   setInterval(() => runClocks(document), 1000);
+
+  const other = document.getElementById("utc");
+  if (other && zone !== "UTC") {
+    other.hidden = false;
+    const label = () => (other.textContent = isUtc ? `Show ${zone}` : "Show UTC");
+    label();
+    other.addEventListener("click", () => {
+      isUtc = !isUtc;
+      try {
+        sessionStorage.setItem("utc", isUtc ? "yes" : "no");
+      } catch {
+        // it holds for this page
+      }
+      label();
+      showTimes(document);
+    });
+  }
 
   // -- news: a page is renewed by itself only where nobody is at it, else it says that there is something new --------
 
