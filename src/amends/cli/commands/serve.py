@@ -16,8 +16,8 @@ from amends.cli.modules import is_file, load_modules, read_saga_file
 from amends.cli.options import with_journal, with_policy, with_targets
 from amends.cli.session import remember
 from amends.cli.show.output import Output
-from amends.cli.signing import with_root
 from amends.cli.sign_on import sign_on, with_sign_on
+from amends.cli.signing import with_root
 from amends.errors import InputError
 
 _EXTRA: Final = "a server needs the extra serve; install it: pip install 'amends[serve]'"

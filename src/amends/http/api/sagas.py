@@ -238,9 +238,7 @@ def _limits(definition: SagaDefinition, asked: Mapping[str, str | int | float]) 
 # -- asking something of one ------------------------------------------------------------------------------------------
 
 
-async def cancel_saga(
-    at: At, saga: str, *, why: str = "cancelled", mitigate: bool = False, proof: str = ""
-) -> object:
+async def cancel_saga(at: At, saga: str, *, why: str = "cancelled", mitigate: bool = False, proof: str = "") -> object:
     """Take a saga back, even one that had completed, as long as it has no pivot. It goes back in the background.
 
     `mitigate`: past its pivot too; what cannot be taken back is mitigated. Whoever may run takes back what they have

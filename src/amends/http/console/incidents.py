@@ -130,9 +130,7 @@ async def _do(visit: Visit, name: str) -> str | Response:
             return answered if isinstance(answered, Response) else f"You vouched for it. {_told(answered)}"
         case "cancel":
             why = f"incident {name}: taken back"
-            ended = await proved(
-                visit, lambda proof: coordinator.cancel(row.saga, why=why, by=visit.who, proof=proof)
-            )
+            ended = await proved(visit, lambda proof: coordinator.cancel(row.saga, why=why, by=visit.who, proof=proof))
             return ended if isinstance(ended, Response) else _told(str(ended.status))
         case "raise":
             answered = await proved(visit, lambda proof: _raise(visit, row, proof))

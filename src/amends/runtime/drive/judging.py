@@ -33,7 +33,7 @@ def judge_at_sight(run: Run, contract: Contract, elapsed: float, *, back: bool =
     around = run.around
     gate, policies = around.gate, around.policies
     if policies is not None:
-        if elapsed >= policies.stale_at:
+        if elapsed >= policies.stale_at or policies.unsigned_adoption:
             return None
         gate = policies.gate or gate
     begun = run.book.saga.begun
@@ -61,6 +61,7 @@ async def judge(
         if policies is not None:
             if newest or around.clock.elapsed() >= policies.stale_at:
                 await policies.refresh()
+            policies.require_one()
             gate = policies.gate or gate
         asked = _told_to(around, gate)
         if not asked:

@@ -61,6 +61,8 @@ class Policies:
         self.proof_since: int | None = None if root is None else 0
         """The position since which every decision has to be signed; None where names are believed."""
         self._used: set[str] = set()
+        self.unsigned_adoption = 0
+        """The entry that adopts a policy, where none that was adopted counts: by which one to judge is not known."""
         self.has_adopted = False
         """Whether one was adopted through this object."""
 
@@ -79,6 +81,15 @@ class Policies:
 
     def judge(self, facts: Facts) -> Verdict:
         return self._current().judge(facts)
+
+    def require_one(self) -> None:
+        """Raises ProofError where policies were adopted, and none of them counts."""
+        if self.unsigned_adoption:
+            raise ProofError(
+                "nothing is judged: of the policies that were adopted on this journal none counts, as nobody has signed "
+                f"entry {self.unsigned_adoption} of {_SAGA}, or one before it; the built-in one does not stand in for "
+                "them. See amends evidence verify --root, and adopt the one that is meant: amends policy adopt … --ssh-key"
+            )
 
     def _current(self) -> PolicyGate:
         if self.gate is None:
@@ -99,15 +110,20 @@ class Policies:
             if row is None or row.entries == self._kept.head:
                 return
             newest: PolicyAdopted | None = None
-            since = self.proof_since
+            since, unsigned = self.proof_since, 0
             kept = self._kept.copy()  # one that cannot be read is found anew by whoever asks next
             async for entry in self._journal.read(_SAGA, after=kept.head):
                 kept = evolve(kept, entry.event)
-                if isinstance(entry.event, PolicyAdopted) and await self._counts(entry, since):
+                if not isinstance(entry.event, PolicyAdopted):
+                    continue
+                if await self._counts(entry, since):
                     newest = entry.event
                     since = await self._since(entry, newest, since)
+                else:
+                    unsigned = entry.number
             if newest is not None:
                 self.gate, self.adopted = _gate_of(newest), newest
+            self.unsigned_adoption = 0 if self.adopted is not None else unsigned or self.unsigned_adoption
             self._kept, self.proof_since = kept, since
 
     async def _counts(self, entry: Entry, since: int | None) -> bool:
@@ -205,7 +221,7 @@ class Policies:
         return ""
 
     async def why_unsigned(self, saga: Saga, events: Sequence[Event]) -> str:
-        """Why decisions that are about to go on record would not count there; '' where they do, or names are believed."""
+        """Why decisions that are about to go on record would not count; '' where they do, or names are believed."""
         await self.refresh()
         return "" if self.proof_since is None else await self.proofs.why_unsigned(saga, events)
 
@@ -260,5 +276,6 @@ async def require_proved(policies: Policies | None, saga: SagaId) -> None:
         return
     if policies.stale:
         await policies.newest()
+    policies.require_one()
     if policies.proof_since is not None:
         await policies.proofs.require_proved(saga, policies.proof_since)
