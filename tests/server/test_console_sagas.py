@@ -1,6 +1,8 @@
 """Overview, the list of sagas and the page of one: what is shown, what is found, and what people have done with it."""
 
+import html
 import re
+import subprocess
 from collections.abc import Generator
 from pathlib import Path
 
@@ -260,6 +262,31 @@ def test_a_part_goes_back_to_a_checkpoint_or_by_its_last_steps(server: Serving, 
     world.resumed(server.journal)
     anna.open("/sagas/waits-1")
     assert "wrapped badly" in anna.words
+
+
+def test_going_back_from_an_incident_takes_a_signature_where_decisions_do(tmp_path: Path) -> None:
+    folder = tmp_path / "j"
+    folder.mkdir(mode=0o700)
+    key, journal = tmp_path / "anna", folder / "journal.db"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    limits = Limits(steps=Limit(1, then="call"))
+    policy = world.POLICY + "approvals: {proof: signed}\n"
+    world.on(journal, lambda one: world.start(one, world.confirmed, "lid", 1, id="s-1", limits=limits), policy=policy)
+    run_cli("person", "enrol", "person:anna", "--ssh-key", f"{key}.pub", journal=journal)
+    with serving(folder, journal=journal) as server:
+        anna = Person.with_token(server, "person:anna")
+        anna.open("/sagas/s-1?plan=to&given=reserved")
+        anna.press("Go back now", why="once more")
+        assert "This decision takes your signature" in anna.words
+        statement = html.unescape(anna.page.partition('name="statement" value="')[2].partition('"')[0])
+        assert '\nreason: "the saga goes back"\n' in statement
+        words = ["ssh-keygen", "-Y", "sign", "-n", "amends", "-f", str(key)]
+        signed = subprocess.run(words, input=statement, capture_output=True, text=True, check=True).stdout
+        anna.press("Decide, signed", signature=signed)
+        assert "Asked for, and on record" in anna.words
+    root: str = world.on(journal, world.root_of)
+    run_cli("evidence", "tree-head", "--new", journal=journal)
+    assert '"proved": 1' in run_cli("evidence", "verify", "--root", root, "--json", journal=journal)
 
 
 def test_a_signal_reaches_the_saga_that_waits_for_it(server: Serving) -> None:
