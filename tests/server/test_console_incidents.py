@@ -1,6 +1,7 @@
 """Incidents by pages and plain forms: what stands, what was tried, and the ways out."""
 
 import json
+import subprocess
 from collections.abc import Generator
 from pathlib import Path
 
@@ -126,6 +127,30 @@ def test_what_the_gate_refused_runs_in_the_name_of_a_person(tmp_path: Path) -> N
         assert world.resumed(server.journal)["d-1"] == "rolled_back"
         anna.open("/incidents/d-1/1")
         assert "against the gate" in anna.words
+
+
+def test_the_use_of_a_recovery_key_is_looked_into_and_nothing_else(tmp_path: Path) -> None:
+    folder = tmp_path / "j"
+    folder.mkdir(mode=0o700)
+    journal = folder / "journal.db"
+    world.on(journal, lambda one: one.run(world.plain, "x", id="p-1"))
+    for name in ("anna", "vault", "new"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(tmp_path / name)], check=True)
+    for person, key, more in (("anna", "anna", []), ("anna", "vault", ["--recovery"]), ("new", "new", [])):
+        by = ["--by", "person:anna", "--sign-with", str(tmp_path / ("vault" if key == "new" else "anna"))]
+        words = ["--ssh-key", str(tmp_path / f"{key}.pub"), *more, *(by if key != "anna" else [])]
+        run_cli("person", "enrol", person, *words, journal=journal)
+    with serving(folder, journal=journal) as server:
+        kim = Person.with_token(server, "person:kim")
+        kim.open("/incidents")
+        kim.follow("called")
+        assert "revoke it on the page People" in kim.words
+        for other in ("Go on forward", "Take the saga back", "Let it stand, on my word"):
+            kim.press_nothing_of(other)
+        kim.press("I looked into it", reason="anna lost her key, and used the one in the vault")
+        assert "You vouched for it." in kim.words
+        kim.open("/incidents")
+        assert "No saga needs a person." in kim.words
 
 
 def test_a_report_is_a_file_to_hand_on(anna: Person) -> None:

@@ -24,6 +24,7 @@ from amends.journal.port.journal import IncidentRow, PersonQuery
 from amends.operate.reading import history
 from amends.runtime.coordinator.report import find_incident
 from amends.runtime.drive.roster import Proof
+from amends.runtime.files.topics import RECOVERY
 
 _PAGE: Final = 50
 _KINDS_OF_FILE: Final = {
@@ -73,6 +74,7 @@ async def _show(visit: Visit, name: str, status: int = 200, trouble: str = "") -
         proof=form["proof"],
         text=form["text"],
         is_mine=row.owner == visit.who,
+        is_about_people=row.definition == RECOVERY,
     )
 
 
@@ -80,6 +82,7 @@ def _ways(row: IncidentRow, state: Saga, found: Incident) -> object:
     is_past = state.pivot is not None and not state.mitigated_by
     return ways_of(
         row.kind,
+        row.definition,
         may_double=may_be_doubled(state, found) is not None,
         may_mitigate=is_past and not unmitigated(state),
     )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from amends.core.events import IncidentKind
+from amends.runtime.files.topics import RECOVERY
 
 _K = IncidentKind
 
@@ -45,6 +46,12 @@ _STANDS: Final = Way(
     "resolve", "It ends as completed, and everything stands that was done.", "Let it stand, on my word"
 )
 _CANCEL: Final = Way("cancel", "All that it did is taken back, newest first.", "Take the saga back")
+_KEY_USED: Final = Way(
+    "resolve",
+    "Ask whose key it is whether they used it. Where they did not, revoke it on the page People, and what it enrolled "
+    "there. Then say what you found.",
+    "I looked into it",
+)
 _RAISE: Final = Way("raise", "It may use up as much again, and goes on.", "Allow as much again")
 
 WAYS: Final[Mapping[IncidentKind, tuple[Way, ...]]] = {
@@ -69,8 +76,10 @@ WAYS: Final[Mapping[IncidentKind, tuple[Way, ...]]] = {
 }
 
 
-def ways_of(kind: IncidentKind, *, may_double: bool, may_mitigate: bool) -> tuple[Way, ...]:
+def ways_of(kind: IncidentKind, definition: str, *, may_double: bool, may_mitigate: bool) -> tuple[Way, ...]:
     """The ways out, likeliest first. may_double: trying again might do a step twice; may_mitigate: all that stands."""
+    if definition == RECOVERY:
+        return (_KEY_USED,)
     found = [_REPEAT if way.do == "retry" and may_double else way for way in WAYS[kind]]
     if may_mitigate:
         found.append(_MITIGATE)
