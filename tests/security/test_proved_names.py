@@ -21,6 +21,7 @@ from amends.core.decide.approvals import digest_of
 from amends.core.events import (
     ActionAllowed,
     ApprovalGranted,
+    ApprovalRefused,
     ApprovalRequested,
     ApprovalVoided,
     ContentRemoved,
@@ -247,6 +248,21 @@ def test_a_forged_verdict_that_asks_nobody(shop: Shop) -> None:
         voided = ApprovalVoided(step=StepId("1"), why="never mind")
         await shop.forge("l-1", voided, ActionAllowed(step=StepId("1"), rule="default", policy=policy.digest))
         assert await shop.resume() == ([] if shop.proved else ["deleted Ann"])
+
+    in_a_loop(story)
+
+
+def test_a_forged_refusal(shop: Shop) -> None:
+    """What people would have granted is refused in their name, so that the saga is taken back."""
+
+    async def story() -> None:
+        await shop.begin()
+        await shop.forge("l-1", ApprovalRefused(step=StepId("1"), by="person:kim", why="no"))
+        with pytest.raises(ProofError, match="approval.refused") if shop.proved else contextlib.nullcontext():
+            await shop.resume()
+        (status,) = [entry.name for entry in await shop.entries("l-1")][-1:]
+        assert (status == "saga.rolled_back/1") == (not shop.proved)
+        assert ((await shop.verdicts())[0] == {"failed"}) == shop.proved
 
     in_a_loop(story)
 

@@ -35,6 +35,7 @@ TellOfRecovery: TypeAlias = Callable[[EnrolledKey, e.PersonEvent], Awaitable[Non
 """Has people told that a recovery key is used, and what for, before that counts."""
 _SAGA: Final = SagaId(PEOPLE)
 _JUDGED: Final = frozenset({*DECISIONS, *BESIDE, *COUNTED})
+_LOOKED_AT_IN_USE: Final = APPROVALS - {"approval.refused/1"}
 _ARMOUR: Final = "-----BEGIN"
 _AT: Final = "\nat: "
 
@@ -140,11 +141,11 @@ class Proofs:
     async def require_proved(self, saga: SagaId, since: int) -> None:
         """Raises ProofError unless every decision about a saga is proved that was made after this position.
 
-        Approvals are looked at when they are used: one that is not proved is void, and people are asked again.
+        Grants are looked at when they are used: one that is not proved is void, and people are asked again.
         """
         wrong: list[tuple[SignableDecision, str]] = []
         await self._judged(saga, lambda one, why: wrong.append((one, why)))
-        late = [(one, why) for one, why in wrong if one.position > since and one.name not in APPROVALS]
+        late = [(one, why) for one, why in wrong if one.position > since and one.name not in _LOOKED_AT_IN_USE]
         if late:
             one, why = late[0]
             raise ProofError(
