@@ -417,7 +417,9 @@ def test_the_policies_are_made_anew_without_any_that_asks_for_proof(shop: Shop, 
 
 
 @pytest.mark.parametrize("is_signed", [False, True], ids=["stripped", "adopted anew"])
-def test_the_signature_is_taken_off_a_policy_so_that_the_built_in_one_judges(tmp_path: Path, *, is_signed: bool) -> None:
+def test_the_signature_is_taken_off_a_policy_so_that_the_built_in_one_judges(
+    tmp_path: Path, *, is_signed: bool
+) -> None:
     """The policy asks people about what the built-in one lets pass: a purchase that can be taken back."""
 
     async def story() -> None:
@@ -550,6 +552,7 @@ RESOLVED = IncidentResolved(incident=1, by="", reason="seen to by hand", settled
         ("system:runtime", replace(RESOLVED, proof="")),
         ("person:kim", RESOLVED),
         ("system:family", IncidentRetried(incident=1, by="", let_run=True)),
+        ("system:runtime", IncidentRetried(incident=1, by="")),
     ],
 )
 def test_an_incident_is_closed_by_whoever_writes_to_the_journal(

@@ -595,7 +595,7 @@ class Names:
             amount = f"{text_in(fields['limit'])} {fields['most']}"
         if '"signed":' in entry["body"] or name not in (*FOLLOWING, *CLOSING):
             return False
-        causes = (*FOLLOWING, *CLOSING) if name in FOLLOWING else ("rollback.started/1", "rollback.resumed/1")
+        causes = (*FOLLOWING, *CLOSING) if name in FOLLOWING else ("rollback.started/1",)
         for step in (-1,) if name in RESUMING else (-1, 1):
             place = entry["number"] + step
             while names.get(place) in (*FOLLOWING, *CLOSING, "rollback.started/1"):

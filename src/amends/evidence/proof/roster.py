@@ -352,7 +352,7 @@ class SagaDecisions:
         for step in (-1,) if one.name in _RESUMES else (-1, 1):
             place = one.number + step
             while names.get(place) in _LETS_GO | {_TURNS_BACK}:
-                causes = _LETS_GO if one.name in _FOLLOWS else {_TURNS_BACK, "rollback.resumed/1"}
+                causes = _LETS_GO if one.name in _FOLLOWS else {_TURNS_BACK}
                 if good.get(place) == by and names[place] in causes and (not amount or amount in raises.get(place, ())):
                     return True
                 place += step

@@ -11,6 +11,7 @@ from amends.core.decide import decide
 from amends.core.decide.approvals import asks_proof
 from amends.core.decide.people import decision_in
 from amends.core.events import DecisionEvent
+from amends.core.state.saga import Saga
 from amends.core.words.values import SagaId
 from amends.errors import RefusedError
 from amends.runtime.drive.roster import Proof, UnsignedDecision, asked_in, signed_at
@@ -39,7 +40,24 @@ async def proved(engine: LocalEngine, saga: SagaId, command: Provable, proof: Pr
     approval = state.steps[command.step].approval if isinstance(command, c.AnswerApproval) else None
     asks = approval is not None and asks_proof(approval.needs)
     signed = await policies.proved(saga, fact, proof, asked_in(state, fact), asks=asks, at=at)
-    return c.Sign(sure, fact, signed) if signed else command
+    if not signed:
+        return command
+    going = c.Sign(sure, fact, signed)
+    return going if approval is not None else await _proved_whole(engine, state, going, moment)
+
+
+async def _proved_whole(engine: LocalEngine, state: Saga, going: c.Sign, moment: c.Moment) -> c.Sign:
+    """The signed command, where all that goes on record by it would count. Raises RefusedError where it answers for
+    several incidents: what nobody has signed would have the saga stand still for good.
+    """
+    policies = engine.policies
+    if policies is not None and await policies.why_unsigned(state, decide(state, going, moment)):
+        names = ", ".join(f"{state.id}/{one.number}" for one in state.open_incidents)
+        raise RefusedError(
+            f"saga {state.id} has the incidents {names}, and a signature answers for one; resolve or retry the others, "
+            "each signed, then ask again"
+        )
+    return going
 
 
 async def proved_back(
@@ -60,13 +78,7 @@ async def proved_back(
     fact = decision_in(events)
     at = moment.now if proof is None else signed_at(proof, moment.now)
     going = c.Sign(command, fact, await policies.proved(saga, fact, proof, at=at))
-    if await policies.why_unsigned(state, decide(state, going, moment)):
-        names = ", ".join(f"{saga}/{one.number}" for one in state.open_incidents)
-        raise RefusedError(
-            f"saga {saga} does not go back yet: it has the incidents {names}, and a signature answers for one; resolve "
-            "or retry the others, each signed, then ask again"
-        )
-    return going
+    return await _proved_whole(engine, state, going, moment)
 
 
 async def proved_together(
