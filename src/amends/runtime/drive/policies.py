@@ -86,9 +86,10 @@ class Policies:
         """Raises ProofError where policies were adopted, and none of them counts."""
         if self.unsigned_adoption:
             raise ProofError(
-                "nothing is judged: of the policies that were adopted on this journal none counts, as nobody has signed "
-                f"entry {self.unsigned_adoption} of {_SAGA}, or one before it; the built-in one does not stand in for "
-                "them. See amends evidence verify --root, and adopt the one that is meant: amends policy adopt … --ssh-key"
+                "nothing is judged: of the policies that were adopted on this journal none counts, as nobody has "
+                f"signed entry {self.unsigned_adoption} of {_SAGA}, or one before it; the built-in one does not stand "
+                "in for them. See amends evidence verify --root, and adopt the one that is meant: amends policy adopt "
+                "… --ssh-key FILE"
             )
 
     def _current(self) -> PolicyGate:
