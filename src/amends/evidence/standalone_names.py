@@ -486,7 +486,7 @@ class Names:
     def __init__(self, root: str | None) -> None:
         self.root, self.proved = root, 0
         self.sagas, self.wanted, self.payloads = dict[str, list[dict[str, Any]]](), set[str](), dict[str, str]()
-        self.counted, self.gone = set[str](), list[dict[str, Any]]()
+        self.counted = set[str]()
 
     def take(self, entry: dict[str, Any], needs: list[str]) -> None:
         name, body = entry["name"], entry["body"]
@@ -495,9 +495,7 @@ class Names:
             is_kept = True
             self.counted.add(entry["saga"])
         is_kept = is_kept or (name in USING and entry["saga"] in self.counted)
-        if entry["saga"] == PEOPLE_SAGA and name in CHANGES and body[:1] != "{":
-            self.gone.append(dict(entry))
-        if is_kept and entry["body"][:1] == "{":
+        if is_kept and (body[:1] == "{" or entry["saga"] == PEOPLE_SAGA):  # else it was removed since
             self.sagas.setdefault(entry["saga"], []).append(dict(entry))
             self.wanted.update(needs)
 
@@ -529,8 +527,6 @@ class Names:
     def judge(self) -> Iterator[tuple[dict[str, Any] | None, str]]:
         people, since = People(), 0
         troubles = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
-        for entry in self.gone:
-            yield entry, "what it held was removed: without it, nobody knows whose keys are good"
         for entry in self.sagas.pop(PEOPLE_SAGA, []):
             try:
                 people.change(self.whole(entry))
@@ -588,12 +584,10 @@ class Names:
     def is_consequence(
         self, entry: dict[str, Any], good: dict[int, str], names: dict[int, str], raises: dict[int, list[str]]
     ) -> bool:
-        name, by, amount, fields = entry["name"], said_by(entry["body"]), "", parts_of(entry["body"])
-        if name in CLOSING and any(fields.get(one, plain) != plain for one, plain in NO_WORD.items()):
-            return False
-        if name == "limit.raised/1":
-            amount = f"{text_in(fields['limit'])} {fields['most']}"
-        if '"signed":' in entry["body"] or name not in (*FOLLOWING, *CLOSING):
+        name, by, fields = entry["name"], said_by(entry["body"]), parts_of(entry["body"])
+        vouches = name in CLOSING and any(fields.get(one, plain) != plain for one, plain in NO_WORD.items())
+        amount = f"{text_in(fields['limit'])} {fields['most']}" if name == "limit.raised/1" else ""
+        if vouches or "signed" in fields or name not in (*FOLLOWING, *CLOSING):
             return False
         causes = (*FOLLOWING, *CLOSING) if name in FOLLOWING else ("rollback.started/1",)
         for step in (-1,) if name in RESUMING else (-1, 1):

@@ -15,7 +15,7 @@ from amends.core.words.parts import named_by, restored
 from amends.core.words.values import PEOPLE, digest
 from amends.errors import AmendsError, EvidenceError
 from amends.evidence.proof.limits import BEGUN, COUNTED, GOES_BACK
-from amends.evidence.proof.roster import BESIDE, CHANGES, Roster, SagaDecisions, SignableDecision
+from amends.evidence.proof.roster import BESIDE, Roster, SagaDecisions, SignableDecision
 from amends.evidence.proof.statement import APPROVALS, ASKED, DECISIONS, Question, fields_of, text_of
 from amends.journal.codec import references, removed_digest
 from amends.journal.port.evidence import Stored
@@ -34,7 +34,7 @@ class ProofCheck:
         self.payloads: dict[str, str] = {}
         self._sagas: dict[str, list[Stored]] = {}
         self._gone: list[Stored] = []
-        """Changes of the roster of which nothing is left."""
+        """Entries of the roster of which nothing is left."""
         self._counted: set[str] = set()
         """Sagas that have a limit at which they go back to a checkpoint: what they use up is counted."""
 
@@ -46,7 +46,7 @@ class ProofCheck:
         elif stored.name in COUNTED:
             is_kept = stored.saga in self._counted
         if removed_digest(stored.body) is not None:
-            if stored.saga == PEOPLE and stored.name in CHANGES:
+            if stored.saga == PEOPLE:
                 self._gone.append(stored)
             return
         if not is_kept:

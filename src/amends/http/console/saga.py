@@ -235,8 +235,8 @@ async def _do(visit: Visit, name: str) -> str | Response:
             await coordinator.pause(saga=name, why=_reason(why), by=visit.who)
             return "Paused: nothing more of it is dispatched until it is let go on."
         case "raise":
-            answered = await proved(visit, lambda proof: _raise(visit, name, _reason(why), proof))
-            return answered if isinstance(answered, Response) else "The limit is raised."
+            ended = await proved(visit, lambda proof: _raise(visit, name, _reason(why), proof))
+            return ended if isinstance(ended, Response) else "The limit is raised."
         case "unpause":
             answered = await proved(
                 visit, lambda proof: coordinator.unpause(saga=name, why=why, by=visit.who, proof=proof)
