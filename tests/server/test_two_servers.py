@@ -50,7 +50,7 @@ async def at_both(
     """The answers of both servers to requests that are sent at the same time; one in flight is asked for again."""
 
     async def answered(server: Serving, body: dict[str, Any], key: str) -> httpx2.Response:
-        headers = {**server.headers(), "Idempotency-Key": key}
+        headers = {**server.headers(), **({"Idempotency-Key": key} if key else {})}
         async with httpx2.AsyncClient(base_url=server.url, headers=headers, timeout=30) as asking:
             while True:
                 answer = await asking.post(f"/v1{path}", json=body)
