@@ -133,6 +133,8 @@ def test_evidence_leaves_the_server_and_verifies(admin: Terminal, server: Servin
     assert (record["run_id"], record["rollback_triggered"]) == ("bad", True)
     admin.run("evidence", "export", "bad", "-o", str(tmp_path / "bundle"))
     run_cli("evidence", "verify", str(tmp_path / "bundle"), "--key", key)
+    admin.run("evidence", "verify", str(tmp_path / "bundle"), "--key", key)  # a bundle is at hand; no server is asked
+    assert "where the server runs" in admin.run("evidence", "verify", check=False)
 
 
 def test_tokens_are_made_listed_and_revoked(admin: Terminal) -> None:
@@ -171,6 +173,56 @@ def test_a_worker_at_another_machine_takes_back_what_a_person_cancels(admin: Ter
 
 def test_without_a_token_the_server_says_who_is_missing(server: Serving) -> None:
     assert "nobody known" in run_cli("saga", "list", env={"AMENDS_URL": server.url}, check=False)
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("amends.example:8722", "AMENDS_URL is 'amends.example:8722': write https://host:port"),
+        ("/run/amends/socket", "AMENDS_URL is '/run/amends/socket': write"),
+        ("http://127.0.0.1:1/v1", "names a page of a server; write its address alone: http://127.0.0.1:1"),
+        ("http://127.0.0.1:1", "does `amends serve` run there?"),
+    ],
+)
+def test_an_address_that_is_none_is_told_apart_from_a_journal(url: str, told: str) -> None:
+    assert told in run_cli("saga", "list", env={"AMENDS_URL": url}, check=False)
+
+
+def test_an_address_that_is_none_stops_no_command_that_is_told_of_a_journal(server: Serving) -> None:
+    assert "good" in run_cli("saga", "list", journal=server.journal, env={"AMENDS_URL": "nowhere"})
+
+
+def test_what_goes_on_with_a_saga_is_a_command_that_a_server_takes(admin: Terminal) -> None:
+    """`amends resume` takes the journal itself; it was named all the same, and refused whoever copied it."""
+    token = admin.run("token", "create", "agent:gone", "--scope", "run").splitlines()[-1]
+    with httpx2.Client(base_url=admin.url, headers={"Authorization": f"Bearer {token}"}, timeout=30) as client:
+        held = client.post("/v1/sessions", json={"name": "shop.gone", "id": "gone"}).json()["holder"]
+        step = {"holder": held, "topic": "shop.grant", "args": {"who": "x"}, "contract": {"topic": "shop.grant"}}
+        client.post("/v1/sessions/gone/steps", json={**step, "wait": 0.5, "call": "c1"})
+    said = admin.run("approval", "grant", "gone/1", "--yes")
+    assert "amends work MODULE" in said
+    assert "amends resume" not in said
+    assert "`amends work MODULE` goes on with its sagas" in admin.run("resume", "tests.server.shop", check=False)
+
+
+def test_whoever_waits_for_calls_that_others_make_is_told_so(admin: Terminal) -> None:
+    words = [PYTHON, "-m", "amends", "saga", "cancel", "waited-for", "--why", "it was not wanted"]
+    token = admin.run("token", "create", "agent:waits", "--scope", "run").splitlines()[-1]
+    with httpx2.Client(base_url=admin.url, headers={"Authorization": f"Bearer {token}"}, timeout=30) as client:
+        held = client.post("/v1/sessions", json={"name": "shop.waits", "id": "waited-for"}).json()["holder"]
+        contract = {"topic": "shop.kept", "compensation": True}
+        step = {"holder": held, "topic": "shop.kept", "args": {}, "contract": contract, "call": "c1"}
+        told = client.post("/v1/sessions/waited-for/steps", json=step).json()
+        client.post(f"/v1/attempts/{told['token']}/outcome", json={"outcome": "succeeded", "result": None})
+        env = clean_environment() | {"AMENDS_URL": admin.url, "AMENDS_TOKEN": admin.token}
+        with subprocess.Popen(words, env=env, stderr=subprocess.PIPE, text=True) as waiting:
+            assert waiting.stderr is not None
+            said = waiting.stderr.readline()
+            task = client.get("/v1/tasks", params={"topic": "shop.kept", "wait": 20}).json()["task"]
+            client.post(f"/v1/attempts/{task['token']}/outcome", json={"outcome": "succeeded"})
+            assert waiting.wait(20) == 0
+    assert "waiting for a process that has its actions" in said
+    assert "amends work MODULE" in said
 
 
 def test_at_the_socket_the_login_is_enough(server: Serving) -> None:

@@ -79,8 +79,19 @@ def test_a_list_that_has_not_changed_is_not_sent_again(client: httpx2.Client) ->
     first = client.get("/v1/sagas")
     again = client.get("/v1/sagas", headers={"If-None-Match": first.headers["ETag"]})
     assert (again.status_code, again.content) == (304, b"")
+    for known in (f"W/{first.headers['ETag']}", f'"other", {first.headers["ETag"]}', "*"):  # as a proxy hands it on
+        assert client.get("/v1/sagas", headers={"If-None-Match": known}).status_code == 304, known
     other = client.get("/v1/sagas", params={"limit": 1}, headers={"If-None-Match": first.headers["ETag"]})
     assert other.status_code == 200
+
+
+def test_a_problem_says_which_one_it_is_and_what_to_do(client: httpx2.Client) -> None:
+    nothing = client.get("/v1/saga/one-1").json()
+    assert nothing["detail"] == "there is nothing at /v1/saga/one-1; /v1/openapi.json lists what there is"
+    for token in ("", "amends_nobody"):
+        answer = client.get("/v1/sagas", headers={"Authorization": f"Bearer {token}" if token else ""})
+        assert (answer.status_code, answer.json()["type"]) == (401, "urn:amends:UnknownCallerError")
+        assert answer.headers["WWW-Authenticate"] == "Bearer"
 
 
 def test_a_bundle_verifies_with_the_key_of_the_journal_alone(

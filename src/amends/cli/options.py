@@ -28,7 +28,7 @@ _SERVED: Final = frozenset(
         "pause": ("", "list"),
         "unpause": ("",),
         "policy": ("show", "adopt"),
-        "evidence": ("show", "record", "export"),
+        "evidence": ("show", "record", "export", "verify"),
         "token": ("create", "list", "revoke"),
         "lock": ("list",),
         "worker": ("list",),
@@ -40,7 +40,7 @@ _SERVED: Final = frozenset(
 _INSTEAD: Final = {
     "serve": "name the one to be served with --journal PATH",
     "run": "a program of yours runs sagas through a server with Coordinator.connect(url)",
-    "resume": "a program of yours goes on with sagas through a server with Coordinator.connect(url) and resume()",
+    "resume": "`amends work MODULE` goes on with its sagas, and a program of yours with Coordinator.connect(url).resume()",
 }
 
 
@@ -49,15 +49,26 @@ def _reachable(context: click.Context, parameter: click.Parameter, address: str)
 
     Raises InputError for a server where it is not asked.
     """
-    if context.get_parameter_source(parameter.name or "") is not click.core.ParameterSource.COMMANDLINE:
+    source = context.get_parameter_source(parameter.name or "")
+    is_said = source is not click.core.ParameterSource.DEFAULT
+    if source is not click.core.ParameterSource.COMMANDLINE:
+        is_said = is_said or JOURNAL_BEFORE in context.meta
         address = context.meta.get(JOURNAL_BEFORE, address)
     if "://" not in address or address.partition("://")[0] not in {"http", "https", "unix"}:
+        if not is_said and os.environ.get(config.URL):
+            raise InputError(f"{config.URL} is {address!r}: write https://host:port of a server, or unix:///path/of/its/socket")
         return address
     command = context.command_path.partition(" ")[2]
     if command not in _SERVED:
+        require_no_server(command, address)
+    return address
+
+
+def require_no_server(command: str, address: str) -> None:
+    """Raises InputError for a server's address, where a command takes the journal itself."""
+    if "://" in address and address.partition("://")[0] in {"http", "https", "unix"}:
         instead = _INSTEAD.get(command.partition(" ")[0], "run it where the server runs, with --journal PATH")
         raise InputError(f"`amends {command}` works on a journal, and {address} is a server: {instead}")
-    return address
 
 
 _journal = click.option(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 import click
@@ -13,7 +13,7 @@ import click
 from amends.addresses import is_kept, is_server
 from amends.cli import config
 from amends.cli.journal import coordinator_at, opened_to_read
-from amends.cli.show.hints import command, tell_review, unconfigured
+from amends.cli.show.hints import command, modules_for, tell_review, unconfigured
 from amends.cli.show.output import Output, Part, hint
 from amends.cli.show.timeline import ended_further, ended_parts, tell_further, tell_line, time_left, widths, widths_for
 from amends.clock import SystemClock
@@ -43,6 +43,7 @@ DENIED: Final = 5
 NOT_OVER: Final = 6
 TERMINATED: Final = 143
 _AT_ONCE: Final = 500
+_LATE_S: Final = 2.0
 _CONTEXT: Final = 200
 _WIDEST_NAME: Final = 26
 _GATEWAY: Final = "mcp.gateway"
@@ -359,7 +360,8 @@ def settle(asked: Asked, saga: str, *, modules: Iterable[str], address: str, as_
             if not is_server(address):
                 await remember(coordinator.journal, saga=saga, show=out.show_output)
             state = await load(coordinator.journal, SagaId(saga))
-            ended = await followed(coordinator, saga, asked(coordinator, state), out, after=state.head)
+            with _patient(address, state):
+                ended = await followed(coordinator, saga, asked(coordinator, state), out, after=state.head)
             return await standing(coordinator, ended)
 
     require_journal(address)
@@ -368,6 +370,23 @@ def settle(asked: Asked, saga: str, *, modules: Iterable[str], address: str, as_
         ended, waits_for = drive(whole())
     tell_ended(out, ended, waits_for, journal=address, modules=modules)
     return DONE if ended.status.ended else exit_code(ended)
+
+
+@contextlib.contextmanager
+def _patient(address: str, saga: Saga) -> Generator[None]:
+    """While this lasts longer than a moment, through a server, say what is waited for: others make the calls."""
+    if not is_server(address):
+        yield
+        return
+    import asyncio
+
+    work = visible(command(address, "resume", *modules_for(saga.begun)))
+    words = f"waiting for a process that has its actions, such as: {work}; Ctrl-C ends this command alone"
+    late = asyncio.get_running_loop().call_later(_LATE_S, hint, words)
+    try:
+        yield
+    finally:
+        late.cancel()
 
 
 # -- ends, and what is waited for -------------------------------------------------------------------------------------

@@ -87,7 +87,7 @@ class Door:
                 try:
                     caller = await recognise(HTTPConnection(scope))
                 except UnknownCallerError as exc:
-                    await problems.problem(401, str(exc))(scope, receive, send)
+                    await (await problems.of_ours(Request(scope), exc))(scope, receive, send)
                     return
                 if caller is not None:
                     scope["amends.caller"] = caller

@@ -61,7 +61,9 @@ async def of_bug(_: Request, __: Exception) -> Response:
     return problem(500, "the server could not do it, and its log says why; ask again with the same key")
 
 
-async def of_http(_: Request, error: Exception) -> Response:
+async def of_http(request: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         raise error
+    if error.status_code == 404:
+        return problem(404, f"there is nothing at {request.url.path[:200]}; /v1/openapi.json lists what there is")
     return problem(error.status_code, str(error.detail))

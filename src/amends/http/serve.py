@@ -11,6 +11,7 @@ import contextlib
 import ipaddress
 import signal
 import socket
+import ssl
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -162,6 +163,8 @@ def require_safe(listening: Listening) -> None:
     """Raises InputError for what would send secrets over a network in clear."""
     if (listening.tls_cert is None) != (listening.tls_key is None):
         raise InputError("TLS takes both: --tls-cert FILE and --tls-key FILE")
+    if listening.tls_cert is not None and listening.tls_key is not None:
+        _require_pair(listening.tls_cert, listening.tls_key)
     if listening.host is None and listening.socket is None:
         raise InputError("there is nothing to listen on: give --socket PATH, or --host and --port")
     if listening.host is None or listening.tls_cert is not None or listening.behind_proxy:
@@ -171,6 +174,22 @@ def require_safe(listening: Listening) -> None:
             f"on {listening.host}, tokens would go over the network in clear: give --tls-cert and --tls-key, or say "
             "--behind-proxy where a proxy with TLS stands before it"
         )
+
+
+def _require_pair(cert: str, key: str) -> None:
+    """Raises InputError for a certificate and a key that cannot be served with."""
+    for option, path in (("--tls-cert", cert), ("--tls-key", key)):
+        try:
+            Path(path).read_bytes()
+        except OSError as exc:
+            raise InputError(f"{option} {path} cannot be read: {exc.strerror or exc}") from None
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key, password="")  # and ask nobody
+    except (ssl.SSLError, ValueError) as exc:
+        why = getattr(exc, "reason", None) or exc
+        raise InputError(
+            f"--tls-cert {cert} and --tls-key {key} are no certificate with its key, in PEM and without a password: {why}"
+        ) from None
 
 
 def _remove(path: str | None) -> None:

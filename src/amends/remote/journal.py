@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from typing import Any, Final, NoReturn, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 from urllib.parse import quote
 
 from amends.clock import SystemClock
 from amends.core.words.values import OWN, Json, SagaId
-from amends.errors import InputError, JournalUnreachableError, UnknownError
+from amends.errors import InputError, UnknownError
 from amends.journal.codec import decode
 from amends.journal.port.entries import RemovedEntry
 from amends.journal.port.journal import (
@@ -31,7 +31,10 @@ from amends.journal.port.lists import ApprovalPage, IncidentPage, SagaPage
 from amends.journal.port.locks import LockPage, LockQuery, LockRow
 from amends.remote.asking import row as row_of
 from amends.remote.errors import refusal
-from amends.remote.server import Fields, blocking_client, problem_of
+from amends.remote.server import Fields, blocking_client, problem_of, unreachable
+
+if TYPE_CHECKING:
+    from httpx2 import Response  # of an extra, loaded by who connects
 
 _PAGE: Final = 1000
 _LIVING: Final = "drives"
@@ -57,14 +60,8 @@ class ServerJournal:
         self._client.close()
 
     def fetch(self, path: str, **given: Any) -> Fields:  # noqa: ANN401 - what a query can say
-        from httpx2 import TransportError
-
         query = {name: value for name, value in given.items() if value is not None}
-        try:
-            answer = self._client.get(f"/v1{path}", params=query)
-        except TransportError as exc:
-            said = str(exc) or type(exc).__name__
-            raise JournalUnreachableError(f"the server at {self.url} does not answer: {said}") from None
+        answer = self._answered("GET", path, params=query)
         if not answer.is_success:
             raise refusal(problem_of(answer))
         return cast("Fields", answer.json())
@@ -72,10 +69,18 @@ class ServerJournal:
     def send(self, path: str, body: Mapping[str, object]) -> Fields:
         """Ask for something to be done."""
         headers = {"Idempotency-Key": SystemClock().new_id()}
-        answer = self._client.post(f"/v1{path}", json=dict(body), headers=headers)
+        answer = self._answered("POST", path, json=dict(body), headers=headers)
         if not answer.is_success:
             raise refusal(problem_of(answer))
         return cast("Fields", answer.json())
+
+    def _answered(self, method: str, path: str, **more: Any) -> Response:  # noqa: ANN401 - as httpx2 takes it
+        from httpx2 import TransportError
+
+        try:
+            return self._client.request(method, f"/v1{path}", **more)
+        except TransportError as exc:
+            raise unreachable(self.url, exc) from None
 
     async def record(self, saga: str) -> dict[str, Json]:
         """One saga's record, as the server makes it."""

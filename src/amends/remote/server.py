@@ -7,6 +7,7 @@ journal what it had done. So a connection that breaks is made again, until the c
 from __future__ import annotations
 
 import json
+import ssl
 from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -17,7 +18,8 @@ from amends.errors import InputError, JournalUnreachableError
 from amends.remote.errors import refusal
 
 if TYPE_CHECKING:
-    from httpx2 import AsyncClient, Client as BlockingClient, Response  # of an extra, loaded by who connects
+    # of an extra, loaded by who connects
+    from httpx2 import AsyncClient, Client as BlockingClient, Response, TransportError
 
 EXTRA: Final = "to connect to a server takes the extra http: pip install 'amends[http]'"
 SOCKET: Final = "unix://"
@@ -76,9 +78,8 @@ class Server:
                 return await self._client.request(method, f"/v1{path}", **more)
             except TransportError as exc:
                 since = self._clock.elapsed() if since is None else since
-                if self._clock.elapsed() - since + pause_s > self._patience_s:
-                    said = str(exc) or type(exc).__name__
-                    raise JournalUnreachableError(f"the server at {self.url} does not answer: {said}") from None
+                if is_untrusted(exc) or self._clock.elapsed() - since + pause_s > self._patience_s:
+                    raise unreachable(self.url, exc) from None
             await self._clock.sleep(pause_s * (1 - self._clock.jitter() / 2))
             pause_s = min(_MOST_S, pause_s * 2)
 
@@ -89,7 +90,27 @@ def checked_url(url: str) -> str:
     is_socket = parts.scheme == "unix" and parts.path.startswith("/") and not parts.netloc
     if not is_socket and not (parts.scheme in {"http", "https"} and parts.netloc and "@" not in parts.netloc):
         raise InputError(f"{url!r} is no address of a server: write https://host:port, or unix:///path/of/its/socket")
+    if not is_socket and (parts.path.strip("/") or parts.query or parts.fragment):
+        raise InputError(f"{url!r} names a page of a server; write its address alone: {parts.scheme}://{parts.netloc}")
     return url.rstrip("/")
+
+
+def unreachable(url: str, error: TransportError) -> JournalUnreachableError:
+    """The error for a server that cannot be asked, which says what to do."""
+    if is_untrusted(error):
+        return JournalUnreachableError(
+            f"the server at {url} has a certificate that is not trusted here: {error}; where it is of an authority of "
+            "your own, name that one's file in SSL_CERT_FILE"
+        )
+    said = str(error) or type(error).__name__
+    return JournalUnreachableError(f"the server at {url} does not answer: {said}; does `amends serve` run there?")
+
+
+def is_untrusted(error: BaseException | None) -> bool:
+    """Whether the server's certificate is what is wrong: that does not get better by waiting."""
+    while error is not None and not isinstance(error, ssl.SSLCertVerificationError):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _client(url: str, token: str | None) -> AsyncClient:
@@ -101,7 +122,9 @@ def _client(url: str, token: str | None) -> AsyncClient:
     if url.startswith(SOCKET):
         transport = httpx2.AsyncHTTPTransport(uds=url.removeprefix(SOCKET), limits=limits)
         return httpx2.AsyncClient(base_url=_AT_SOCKET, headers=_who(token), timeout=timeout, transport=transport)
-    return httpx2.AsyncClient(base_url=url, headers=_who(token), timeout=timeout, limits=limits, trust_env=False)
+    return httpx2.AsyncClient(
+        base_url=url, headers=_who(token), timeout=timeout, limits=limits, verify=_trusted(url), trust_env=False
+    )
 
 
 def blocking_client(url: str, token: str | None) -> BlockingClient:
@@ -113,7 +136,14 @@ def blocking_client(url: str, token: str | None) -> BlockingClient:
     if url.startswith(SOCKET):
         transport = httpx2.HTTPTransport(uds=url.removeprefix(SOCKET))
         return httpx2.Client(base_url=_AT_SOCKET, headers=_who(token), timeout=READ_S, transport=transport)
-    return httpx2.Client(base_url=url, headers=_who(token), timeout=READ_S, trust_env=False)
+    return httpx2.Client(base_url=url, headers=_who(token), timeout=READ_S, verify=_trusted(url), trust_env=False)
+
+
+def _trusted(url: str) -> ssl.SSLContext | bool:
+    """Certificates that are trusted: the system's, or those of SSL_CERT_FILE. No proxy comes from the environment."""
+    import httpx2
+
+    return httpx2.create_ssl_context() if url.startswith("https") else True
 
 
 def require_extra() -> None:

@@ -15,7 +15,7 @@ from amends.cli.commands.saga import show as show_saga
 from amends.cli.groups import Nouns, show_help
 from amends.cli.ids import with_optional_saga, with_saga, with_sagas
 from amends.cli.journal import opened_to_read
-from amends.cli.options import OnceNamed, common, renamed, with_journal
+from amends.cli.options import OnceNamed, common, renamed, require_no_server, with_journal
 from amends.cli.show.evidence import FAILED, UNATTESTED, UNREADABLE, tell_recomputed, tell_report
 from amends.cli.show.output import Output, hint
 from amends.cli.signing import with_root
@@ -142,6 +142,8 @@ def verify(
     out = Output(as_json=as_json)
     pinned = None if key is None else proof.text_of(key, "--key")
     note = None if tree_head is None else proof.tree_head_of(tree_head)
+    if bundle is None:
+        require_no_server("evidence verify", journal)
     if bundle is not None:
         code = _verify_bundle(out, bundle, pinned, note, may_be_gone=may_be_gone)
     else:

@@ -11,7 +11,7 @@ import shlex
 from collections.abc import Iterable
 from typing import Final
 
-from amends.addresses import shown
+from amends.addresses import is_server, shown
 from amends.cli import config
 from amends.cli.show.output import Output
 from amends.core.events import SagaStarted, declared_in
@@ -29,6 +29,8 @@ def command(journal: str, *words: str) -> str:
     A connection string is shown without user and password: they are the reader's own, or AMENDS_JOURNAL has them.
     """
     named = () if journal == config.journal() else ("--journal", shown(journal))
+    if words[:1] == ("resume",) and is_server(journal):  # it gives its journal to nobody, and work to whoever asks
+        words = ("work", *words[1:])
     return shlex.join(("amends", *words, *named))
 
 
