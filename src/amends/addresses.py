@@ -264,6 +264,11 @@ def journal_file(address: str) -> Path | None:
             "PATH; a program of yours goes through Coordinator.connect(url)"
         )
     scheme, found, rest = address.partition("://")
+    if not found and (address.partition(":")[0] in _DATABASES or "password=" in address):
+        raise InputError(
+            "the journal's address is neither a file nor a database; one in PostgreSQL is written "
+            "postgresql://user@host/database (it is not shown here, because it may hold a password)"
+        )
     if found and scheme != "sqlite":
         raise InputError(
             f"{scheme}:// is no journal that amends knows; give a file's path, sqlite:///path, :memory:, or "

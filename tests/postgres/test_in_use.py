@@ -122,6 +122,9 @@ def test_an_empty_database_a_newer_and_an_older_journal_are_refused(
         connection.execute("DROP SCHEMA amends CASCADE")
     with pytest.raises(JournalVersionError, match=r"no journal in postgresql://127\.0\.0\.1"):
         asyncio.run(opened())
+    advice = command("doctor", "--journal", address).stdout
+    assert "amends journal migrate" in advice
+    assert "pip install" not in advice, "a database without a journal was not written by another version"
     assert migrate(PostgresAddress(address)) == (0, newest())
     assert migrate(PostgresAddress(address)) == (newest(), newest())
     asyncio.run(opened())
@@ -139,6 +142,13 @@ def test_a_password_is_in_no_message_and_no_log() -> None:
         asyncio.run(opened(nowhere))
     with pytest.raises(InputError) as misread:
         asyncio.run(opened(f"postgresql://anselm:{secret}%zz@[::/journal"))
+    odd = [f"postgresql://anselm:{secret}{sign}x@127.0.0.1:1/journal" for sign in "@/?#"]  # not as %XX
+    odd += [f"postgres:anselm:{secret}@127.0.0.1/journal", f"host=127.0.0.1 user=anselm password={secret}"]
+    for wrong in odd:
+        done = command("saga", "list", "--journal", wrong)
+        assert done.returncode != 0
+        assert secret not in done.stdout + done.stderr, wrong
+        assert "anselm" not in done.stdout + done.stderr, wrong
     shown = [str(told.value), str(misread.value), str(PostgresAddress(nowhere)), repr(PostgresAddress(nowhere))]
     assert not [text for text in shown if secret in text or "anselm" in text]
     done = command("saga", "list", "--journal", nowhere)

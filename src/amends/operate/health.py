@@ -129,6 +129,8 @@ async def _unless_damaged(name: str, found: AsyncIterator[HealthFinding]) -> Asy
 def _about_opening(trouble: JournalError) -> str:
     """Advice about a journal that cannot be opened; '' where the error says it itself."""
     match trouble:
+        case JournalVersionError() if "journal migrate" in str(trouble):
+            return ""
         case JournalVersionError():
             return "nothing was changed; install the amends that wrote it, or a newer one: pip install --upgrade amends"
         case JournalDamagedError():

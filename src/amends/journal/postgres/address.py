@@ -27,6 +27,7 @@ class PostgresAddress:
     """A connection string. As text it has the place alone: no user, no password, no option."""
 
     def __init__(self, address: str) -> None:
+        _require_plain(address)
         try:
             asked = {name: str(value) for name, value in conninfo_to_dict(address).items() if value is not None}
         except ProgrammingError:
@@ -55,3 +56,13 @@ class PostgresAddress:
         return f"postgresql://{','.join(places)}/{self._asked.get('dbname', '')}"
 
     __repr__ = __str__
+
+
+def _require_plain(address: str) -> None:
+    """Raises InputError where a password would be read as host or database, and be shown: with @ or / in it."""
+    whole = address.partition("://")[2].partition("?")[0]
+    if whole.count("@") > 1 or "@" in whole.partition("/")[2]:
+        raise InputError(
+            "in the journal's address, a user's name or a password has @ or / in it: write them as %40 and %2F, or keep "
+            "the password out of it, in ~/.pgpass"
+        )
