@@ -39,6 +39,9 @@ const world = process.env.WORLD ?? "world.txt";
 const deeds = () => (existsSync(world) ? readFileSync(world, "utf8").split("\n") : []);
 const note = (line: string) => appendFileSync(world, `${line}\n`);
 
+/** How a session ended; in the state `running` it has not yet. */
+type End = { state: string; status: string };
+
 /** An action: what it promises, and its functions. */
 type Action = { contract: object; parts: Record<string, (task: Task) => Report> };
 
@@ -124,12 +127,20 @@ class Session {
     }
   }
 
-  complete(result: unknown): Promise<{ status: string }> {
-    return this.post("complete", { result });
+  complete(result: unknown): Promise<End> {
+    return this.end("complete", { result });
   }
 
-  fail(error: Error): Promise<{ status: string }> {
-    return this.post("fail", { error: { type: error.name, reason: error.message } });
+  fail(error: Error): Promise<End> {
+    return this.end("fail", { error: { type: error.name, reason: error.message } });
+  }
+
+  /** Ask until it is over, or waits for somebody: an answer comes within seconds, and a rollback may take longer. */
+  private async end(verb: string, body: object): Promise<End> {
+    for (;;) {
+      const stands = await this.post<End>(verb, body);
+      if (stands.state !== "running") return stands;
+    }
   }
 }
 

@@ -87,6 +87,8 @@ def test_a_journal_goes_to_postgresql_and_back_byte_for_byte_and_its_sagas_go_on
     assert done.entries == len(before[0])
     assert asyncio.run(whole(address)) == before
     assert asyncio.run(whole(first)) == before, "the source can still be read"
+    with pytest.raises(RefusedError, match=r"was moved there already, and all of it is there: open postgresql://127"):
+        asyncio.run(copying.copy(first, address))
     with pytest.raises(JournalMovedError, match=r"was moved to postgresql://127"):
         asyncio.run(run(first, 9))
     asyncio.run(run(address, 5))

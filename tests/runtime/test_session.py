@@ -52,6 +52,23 @@ def test_a_session_that_is_left_well_is_complete(tmp_path: Path) -> None:
     assert world.seen == ["book(1)", "pay(2)"]
 
 
+def test_a_session_that_is_completed_twice_at_once_has_one_end(tmp_path: Path) -> None:
+    """Whoever asked second had an error of asyncio's own."""
+    world = World()
+    pay = world.action("pay")
+
+    async def story(coordinator: Coordinator) -> None:
+        async with coordinator.session("support.agent", id="t-1") as s:
+            await s.do(pay)
+            first, second = await asyncio.gather(s.complete(1), s.complete(1))
+            assert (first.status, first.result) == (second.status, second.result) == (SagaStatus.COMPLETED, 1)
+            with pytest.raises(SessionOverError, match="left already, to complete it"):
+                await s.fail(ValueError("no"))
+
+    tell(tmp_path, story)
+    assert world.seen == ["pay"]
+
+
 def test_a_session_that_is_left_by_an_exception_is_rolled_back(tmp_path: Path) -> None:
     world = World()
     book, pay = world.action("book"), world.action("pay")

@@ -96,6 +96,61 @@ def test_a_session_that_is_cancelled_has_its_compensations_as_tasks(agent: Agent
     assert ended[0]["status"] == "rolled_back"
 
 
+def test_an_end_that_takes_long_is_asked_for_again_and_is_one(agent: Agent, worker: Agent) -> None:
+    """A rollback waits for calls of others: a proxy cut the answer off, and the same request again was a 500."""
+    agent.open("long")
+    agent.report(agent.step("c1", order="long")["token"], "succeeded", result="paid")
+    first = agent.post("cancel", why="the customer left", wait=0)
+    assert (first["state"], first["status"]) in {("running", "running"), ("running", "rolling_back")}
+    again: list[Any] = []
+    both = [threading.Thread(target=lambda: again.append(agent.post("cancel", why="they left"))) for _ in range(2)]
+    for one in both:
+        one.start()
+    task = worker.ask("GET", "/tasks", params={"topic": "shop.*", "saga": "long", "wait": 20})["task"]
+    worker.report(task["token"], "succeeded")
+    for one in both:
+        one.join()
+    assert [(one["state"], one["status"], one["why"]) for one in again] == [
+        ("ended", "rolled_back", "the customer left")
+    ] * 2
+
+
+@pytest.mark.parametrize("verb", ["complete", "fail"])
+def test_an_end_that_is_asked_for_twice_at_once_is_one(agent: Agent, worker: Agent, verb: str) -> None:
+    agent.open(f"twice-{verb}")
+    out = agent.step("c1", order="twice")
+    body: dict[str, Any] = {"result": {}} if verb == "complete" else {"error": {"type": "ValueError", "reason": "no"}}
+    if verb == "fail":
+        agent.report(out["token"], "succeeded", result="paid")
+    assert agent.post(verb, wait=0, **body)["state"] == "running", "a call is out, or one that takes it back"
+    said: list[Any] = []
+    several = [threading.Thread(target=lambda: said.append(agent.post(verb, wait=20, **body))) for _ in range(5)]
+    for one in several:
+        one.start()
+    if verb == "complete":
+        agent.report(out["token"], "succeeded", result="paid")
+    else:
+        task = worker.ask("GET", "/tasks", params={"topic": "shop.*", "saga": "twice-fail", "wait": 20})["task"]
+        worker.report(task["token"], "succeeded")
+    for one in several:
+        one.join()
+    status = "completed" if verb == "complete" else "rolled_back"
+    assert [(one["state"], one["status"]) for one in said] == [("ended", status)] * 5
+
+
+def test_a_session_that_is_being_completed_is_not_left_in_another_way(agent: Agent, worker: Agent) -> None:
+    """Something is promised for the end, so that it takes as long as the call for it."""
+    held = {"topic": "shop.mail", "hold": True, "no_rollback": "a mail is sent"}
+    agent.open("both")
+    assert agent.step("c1", held, order="both")["state"] == "succeeded"
+    assert agent.post("complete", result={}, wait=0.5)["state"] == "running"
+    refused = agent.post("fail", 409, error={"type": "ValueError", "reason": "no"}, wait=0)
+    assert "was left already, to complete it" in refused["detail"]
+    task = worker.ask("GET", "/tasks", params={"topic": "shop.mail", "saga": "both", "wait": 20})["task"]
+    worker.report(task["token"], "succeeded")
+    assert agent.post("complete", result={})["status"] == "completed"
+
+
 def test_what_nobody_reports_is_lost_when_the_session_is_taken_up_again(agent: Agent) -> None:
     probed = {**CHARGE, "topic": "shop.probed", "probe": True}
     agent.open("taken")

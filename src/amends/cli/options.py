@@ -40,7 +40,7 @@ _SERVED: Final = frozenset(
 _INSTEAD: Final = {
     "serve": "name the one to be served with --journal PATH",
     "run": "a program of yours runs sagas through a server with Coordinator.connect(url)",
-    "resume": "`amends work MODULE` goes on with its sagas, and a program of yours with Coordinator.connect(url).resume()",
+    "resume": "`amends work MODULE` goes on with its sagas; so does a program with Coordinator.connect(url).resume()",
 }
 
 
@@ -56,7 +56,9 @@ def _reachable(context: click.Context, parameter: click.Parameter, address: str)
         address = context.meta.get(JOURNAL_BEFORE, address)
     if "://" not in address or address.partition("://")[0] not in {"http", "https", "unix"}:
         if not is_said and os.environ.get(config.URL):
-            raise InputError(f"{config.URL} is {address!r}: write https://host:port of a server, or unix:///path/of/its/socket")
+            raise InputError(
+                f"{config.URL} is {address!r}: write https://host:port of a server, or unix:///path/of/its/socket"
+            )
         return address
     command = context.command_path.partition(" ")[2]
     if command not in _SERVED:

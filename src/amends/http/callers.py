@@ -57,5 +57,8 @@ def caller_of(request: Request) -> Caller:
     """The caller of a request that has passed the door. Raises UnknownCallerError."""
     caller: object = request.scope.get("amends.caller")
     if not isinstance(caller, Caller):
-        raise UnknownCallerError("nobody known: send a token as Authorization: Bearer … (commands and clients take it from AMENDS_TOKEN), or use the server's socket")
+        raise UnknownCallerError(
+            "nobody known: send a token as Authorization: Bearer … (commands and clients take it from AMENDS_TOKEN), "
+            "or use the server's socket"
+        )
     return caller

@@ -188,7 +188,8 @@ def _require_pair(cert: str, key: str) -> None:
     except (ssl.SSLError, ValueError) as exc:
         why = getattr(exc, "reason", None) or exc
         raise InputError(
-            f"--tls-cert {cert} and --tls-key {key} are no certificate with its key, in PEM and without a password: {why}"
+            f"--tls-cert {cert} and --tls-key {key} are no certificate with its key, in PEM and without a password: "
+            f"{why}"
         ) from None
 
 

@@ -50,6 +50,7 @@ from amends.runtime.saga.session import Session
 
 if TYPE_CHECKING:
     from amends.bootstrap import Coordinator
+    from amends.runtime.engine.handle import Ended
 
 Fields = dict[str, object]
 TAKE_UP_S: Final = 5.0
@@ -129,6 +130,19 @@ class OpenSession:
     seen_at: float = 0.0
     """When the last of them came, or was answered, by the clock that no one sets."""
     tokens: dict[str, StepUnderWay] = field(default_factory=dict[str, StepUnderWay])
+    ending: dict[str, asyncio.Future[Ended[Any]]] = field(default_factory=dict[str, "asyncio.Future[Ended[Any]]"])
+    """Its ends that are under way, by their verbs: whoever asks for one again waits for the same."""
+
+    async def ended(
+        self, verb: str, end: Callable[[], Coroutine[Any, Any, Ended[Any]]], wait_s: float
+    ) -> Ended[Any] | None:
+        """How it ended, in a way that is begun here unless it is under way; None where that takes longer."""
+        under_way = self.ending.get(verb)
+        if under_way is None:
+            under_way = self.ending[verb] = asyncio.ensure_future(end())
+            under_way.add_done_callback(lambda _: self.ending.pop(verb, None))
+        await asyncio.wait({under_way}, timeout=wait_s)
+        return under_way.result() if under_way.done() else None
 
     def answers(self, request: Request, elapsed: Callable[[], float]) -> None:
         """The calling task answers a request about it."""
@@ -306,6 +320,7 @@ class OpenSessions:
     async def close(self) -> None:
         """Leave all of them, for whoever takes them up: the calls that are out are lost."""
         owners = [one.owner for one in self._open.values() if one.owner is not None]
+        endings = [each for one in self._open.values() for each in one.ending.values()]
         steps = [step for one in self._open.values() for step in one.steps.values()]
         for step in steps:
             step.abandon(self._tasks)
@@ -317,6 +332,10 @@ class OpenSessions:
             one.leave.set()
         if owners:
             await asyncio.wait(owners)
+        for ending in endings:
+            ending.cancel()  # on record it is as far as it came
+        if endings:
+            await asyncio.wait(endings)
 
     # -- using --------------------------------------------------------------------------------------------------------
 

@@ -96,6 +96,9 @@ def _is_as_good_as_done(source: str, target: str, ours: Transfer, theirs: Transf
 
 def _require_possible(source: str, target: str, ours: Transfer, theirs: Transfer) -> None:
     before, there = ours.mark(), theirs.mark()
+    if before == CopyMark(MOVED, place(target)) and there is None:
+        _hand_key_on(source, target)
+        raise RefusedError(f"{shown(source)} was moved there already, and all of it is there: open {before.place}")
     if before is not None and before != CopyMark(COPYING, place(target)):
         what = "was moved" if before.how == MOVED else "is being copied"
         raise RefusedError(f"{shown(source)} {what} to {before.place}, and not to {shown(target)}")

@@ -218,6 +218,8 @@ class RemoteSession(Calling):
     async def end(self, verb: str, body: Mapping[str, object]) -> Fields:
         """End it in one of the ways that there are; how it ended, as the server tells it."""
         said = await self._post(verb, body)
+        while said["state"] == "running":
+            said = await self._post(verb, body)
         self._is_left = True
         return said
 

@@ -14,7 +14,7 @@ The journal has every step before its call is made. What the caller is told of a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, Literal, TypedDict, cast
 
 from amends.clock import SystemClock
@@ -329,34 +329,49 @@ async def lock_in_session(at: At, session: str, *, holder: str, resources: list[
     return {"state": "open"}
 
 
-async def complete_session(at: At, session: str, *, holder: str, result: Any = None) -> object:  # noqa: ANN401 - the caller's own
-    """The work is done, with this result. Says how it ended: what was promised for the end is kept first."""
+async def complete_session(
+    at: At,
+    session: str,
+    *,
+    holder: str,
+    result: Any = None,  # noqa: ANN401 - the caller's own
+    wait: float = 20.0,
+) -> object:
+    """The work is done, with this result. Says how it ended: what was promised for the end is kept first.
+
+    Where that takes longer than `wait` seconds, the `state` is `running`: ask again. Else it is `ended`, or `halted`:
+    it waits, for people say, as its `status` says.
+    """
+    wait_s = checked_wait(wait)
     if (over := await _is_over(at, session, SagaStatus.COMPLETED)) is not None:
         return over
     one, opened = await _held(at, session, holder)
-    return await _ended(one, opened.complete(received(result)))
+    kept = received(result)
+    return await _ended(at, one, "complete", lambda: opened.complete(kept), wait_s)
 
 
-async def fail_session(at: At, session: str, *, holder: str, error: dict[str, Any]) -> object:
+async def fail_session(at: At, session: str, *, holder: str, error: dict[str, Any], wait: float = 20.0) -> object:
     """The work was left by an error: everything is taken back. Says how it ended.
 
-    `error` has the `type` and the `reason`; that of a step is handed on as it came.
+    `error` has the `type` and the `reason`; that of a step is handed on as it came. `wait` and `state` as for complete.
     """
+    wait_s = checked_wait(wait)
     if (over := await _is_over(at, session, SagaStatus.ROLLED_BACK)) is not None:
         return over
     one, opened = await _held(at, session, holder)
     left_by = failure(error)
     if step := getattr(left_by, "step", None):
         _require_step(one, opened, step)
-    return await _ended(one, opened.fail(left_by))
+    return await _ended(at, one, "fail", lambda: opened.fail(left_by), wait_s)
 
 
-async def cancel_session(at: At, session: str, *, holder: str, why: str = "cancelled") -> object:
-    """Take everything back, and end. Says how it ended."""
+async def cancel_session(at: At, session: str, *, holder: str, why: str = "cancelled", wait: float = 20.0) -> object:
+    """Take everything back, and end. Says how it ended. `wait` and `state` as for complete."""
+    wait_s = checked_wait(wait)
     if (over := await _is_over(at, session, SagaStatus.ROLLED_BACK)) is not None:
         return over
     one, opened = await _held(at, session, holder)
-    return await _ended(one, opened.cancel(why))
+    return await _ended(at, one, "cancel", lambda: opened.cancel(why), wait_s)
 
 
 async def detach_session(at: At, session: str, *, holder: str) -> object:
@@ -379,14 +394,19 @@ async def _is_over(at: At, session: str, status: SagaStatus) -> Fields | None:
         return None
     history = await at.coordinator.show(session)
     at.caller.require_definition(row.definition)
-    return ended_fields(ended(history.saga))
+    return {"state": "ended", **ended_fields(ended(history.saga))}
 
 
-async def _ended(one: OpenSession, verb: Awaitable[Ended[Any]]) -> Fields:
-    how = await verb
+async def _ended(
+    at: At, one: OpenSession, verb: str, end: Callable[[], Coroutine[Any, Any, Ended[Any]]], wait_s: float
+) -> Fields:
+    how = await one.ended(verb, end, wait_s)
+    if how is None:
+        history = await at.coordinator.show(one.id)
+        return {"state": "running", **ended_fields(ended(history.saga))}
     if how.status.ended or how.status is SagaStatus.ROLLING_BACK or how.incidents:
         one.leave.set()
-    return ended_fields(how)
+    return {"state": "ended" if how.status.ended else "halted", **ended_fields(how)}
 
 
 async def list_sessions(at: At, *, name: str, limit: int = 50, page: str | None = None) -> object:
@@ -539,11 +559,12 @@ def operations() -> tuple[Operation, ...]:
         post("/sessions/{session}/wait", wait_in_session, STEP, scope=run),
         post("/sessions/{session}/spend", spend_in_session, state, scope=run),
         post("/sessions/{session}/lock", lock_in_session, state, scope=run, is_keyed=False),
-        post("/sessions/{session}/complete", complete_session, SOME_OBJECT, scope=run, is_keyed=False),
-        post("/sessions/{session}/fail", fail_session, SOME_OBJECT, scope=run, is_keyed=False),
-        post("/sessions/{session}/cancel", cancel_session, SOME_OBJECT, scope=run, is_keyed=False),
+        post("/sessions/{session}/complete", complete_session, END, scope=run, is_keyed=False),
+        post("/sessions/{session}/fail", fail_session, END, scope=run, is_keyed=False),
+        post("/sessions/{session}/cancel", cancel_session, END, scope=run, is_keyed=False),
         post("/sessions/{session}/detach", detach_session, state, scope=run, is_keyed=False),
     )
 
 
+END: Final = record(state=TEXT, id=TEXT, status=TEXT, why=TEXT)
 STEP: Final = {**record(state=TEXT), "properties": {"state": TEXT, "call": maybe(TEXT), "token": TEXT}}

@@ -63,6 +63,6 @@ def _require_plain(address: str) -> None:
     whole = address.partition("://")[2].partition("?")[0]
     if whole.count("@") > 1 or "@" in whole.partition("/")[2]:
         raise InputError(
-            "in the journal's address, a user's name or a password has @ or / in it: write them as %40 and %2F, or keep "
-            "the password out of it, in ~/.pgpass"
+            "in the journal's address, a user's name or a password has @ or / in it: write them as %40 and %2F, or "
+            "keep the password out of it, in ~/.pgpass"
         )

@@ -169,11 +169,15 @@ class Session:
 
         What was promised for the end is kept first: what is in doubt is settled, what was held is released.
         """
-        await self._all_ended()
-        drive = await self._ready()
-        kept = await keep_off_loop(result, self.id, f"session {self.name}: result")
-        drive.run.book.tell(c.EndIdle())
-        self._leaving.set_result(_Leaving("complete", result=kept.value))
+        while not self._is_left_by("complete"):
+            await self._all_ended()
+            if self._leaving.done():
+                continue
+            drive = await self._ready()
+            kept = await keep_off_loop(result, self.id, f"session {self.name}: result")
+            if not self._leaving.done():
+                drive.run.book.tell(c.EndIdle())
+                self._leaving.set_result(_Leaving("complete", result=kept.value))
         return await self._host.halted(self.id)
 
     async def cancel(self, why: str = "cancelled") -> Any:  # noqa: ANN401 - as a coordinator tells how a saga ended
@@ -184,8 +188,15 @@ class Session:
 
     async def fail(self, error: BaseException) -> Any:  # noqa: ANN401 - as above
         """Leave it as by this error: everything is taken back. Says how it ended."""
-        self._leaving.set_result(_Leaving("fail", error=error))
+        if not self._is_left_by("fail"):
+            self._leaving.set_result(_Leaving("fail", error=error))
         return await self._host.halted(self.id)
+
+    def _is_left_by(self, how: str) -> bool:
+        """Whether it was left in this way already. Raises SessionOverError where it was left in another one."""
+        if self._leaving.done() and (was := self._leaving.result().how) != how:
+            raise SessionOverError(f"session {self.id} was left already, to {was} it; open it again to go on with it")
+        return self._leaving.done()
 
     async def detach(self) -> None:
         """Leave it open, for whoever takes it up again under its id, in this process or another."""
