@@ -126,6 +126,16 @@ def test_the_policy_is_shown_and_another_adopted(admin: Terminal, tmp_path: Path
     assert "never-deleting" in admin.run("policy", "show")
 
 
+def test_a_policy_is_replayed_and_sessions_are_looked_at(admin: Terminal, tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text("version: v1\ndefault: deny\nrules: []\n")
+    *changes, counted = admin.records("policy", "replay", str(file), "--since", "1h")
+    assert counted["stricter"] > 0
+    assert {"bad", "good"} <= {one["saga"] for one in changes}
+    assert "asked-1" in {one["id"] for one in admin.records("session", "list")}
+    assert "shop.grant" in admin.run("session", "show", "asked-1")
+
+
 def test_evidence_leaves_the_server_and_verifies(admin: Terminal, server: Serving, tmp_path: Path) -> None:
     run_cli("evidence", "tree-head", "--new", journal=server.journal)
     key = run_cli("evidence", "key", journal=server.journal).strip()

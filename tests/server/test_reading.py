@@ -85,6 +85,14 @@ def test_a_list_that_has_not_changed_is_not_sent_again(client: httpx2.Client) ->
     assert other.status_code == 200
 
 
+def test_health_is_told_to_callers_and_ready_to_whoever_asks(client: httpx2.Client) -> None:
+    told = client.get("/v1/health").json()
+    assert told["status"] == "ready"
+    assert told["position"] > 0
+    assert client.get("/v1/health", headers={"Authorization": ""}).status_code == 401
+    assert client.get("/health/ready", headers={"Authorization": ""}).json() == {"status": "ready"}
+
+
 def test_a_problem_says_which_one_it_is_and_what_to_do(client: httpx2.Client) -> None:
     nothing = client.get("/v1/saga/one-1").json()
     assert nothing["detail"] == "there is nothing at /v1/saga/one-1; /v1/openapi.json lists what there is"

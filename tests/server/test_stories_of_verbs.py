@@ -360,6 +360,20 @@ def test_a_saga_that_takes_the_journal_itself_is_refused_before_it_begins(
     asyncio.run(started())
 
 
+def test_what_a_connected_coordinator_has_not_says_where_it_is_done(stories: tuple[Serving, str, str]) -> None:
+    async def told(name: str) -> str:
+        async with Coordinator.connect(stories[0].url, token=stories[1]) as coordinator:
+            with pytest.raises(AttributeError) as refused:
+                getattr(coordinator, name)
+            return str(refused.value)
+
+    assert asyncio.run(told("retain")).endswith(
+        "has no retain; it takes the journal itself: do it where the server runs, with Coordinator.open or the command "
+        "line there"
+    )
+    assert asyncio.run(told("retian")) == "a coordinator that is connected to a server has no retian"
+
+
 def test_a_child_of_others_files_or_in_another_name_is_refused(stories: tuple[Serving, str, str]) -> None:
     server, token, _ = stories
 

@@ -8,7 +8,7 @@ from starlette.routing import BaseRoute, Route
 
 from amends.core.words.values import CONTROL, SagaId
 from amends.errors import AmendsError
-from amends.http.app import served_by
+from amends.http.app import Served, served_by
 from amends.http.problems import problem
 
 
@@ -19,14 +19,19 @@ async def live(_: Request) -> Response:
 
 async def ready(request: Request) -> Response:
     """Answers 200 where the journal can be read and the server takes new requests."""
-    served = served_by(request)
+    why_not = await what_is_wrong(served_by(request))
+    return problem(503, why_not) if why_not else JSONResponse({"status": "ready"})
+
+
+async def what_is_wrong(served: Served) -> str:
+    """Why no work is to be sent here now; '' where it is."""
     if served.stopping.is_set():
-        return problem(503, "the server is stopping; ask another one, or again once it has started")
+        return "the server is stopping; ask another one, or again once it has started"
     try:
         await served.coordinator.journal.saga(SagaId(CONTROL))
     except AmendsError as exc:
-        return problem(503, f"the journal cannot be read: {exc}")
-    return JSONResponse({"status": "ready"})
+        return f"the journal cannot be read: {exc}"
+    return ""
 
 
 def routes() -> list[BaseRoute]:

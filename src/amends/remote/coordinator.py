@@ -14,7 +14,7 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Self, TypeVar, cast
 
 from amends.clock import SystemClock
 from amends.core.transitions import SagaStatus
@@ -52,6 +52,7 @@ _LOOK_S: Final = 2.0
 _STANDS_S: Final = 0.1
 _LEAVE_S: Final = 3.0
 """How long whoever closes waits for the server to hear that a session is left."""
+_WHERE: Final = "do it where the server runs, with Coordinator.open or the command line there"
 _GOING: Final = frozenset({SagaStatus.RUNNING, SagaStatus.ROLLING_BACK})
 _UNFINISHED: Final = ("running", "waiting", "paused")
 _log = logger("amends.remote")
@@ -77,6 +78,14 @@ class RemoteCoordinator(Starting, Asking):
 
     def __repr__(self) -> str:
         return f"<Coordinator at {self.server.url}>"
+
+    if not TYPE_CHECKING:  # who checks types is told before it runs
+
+        def __getattr__(self, name: str) -> NoReturn:
+            from amends.bootstrap import Coordinator  # which imports this one
+
+            where = f"; it takes the journal itself: {_WHERE}" if hasattr(Coordinator, name) else ""
+            raise AttributeError(f"a coordinator that is connected to a server has no {name}{where}")
 
     async def __aenter__(self) -> Self:
         return self

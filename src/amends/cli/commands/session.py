@@ -67,10 +67,10 @@ def list_sessions(*, name: str | None, is_all: bool, limit: int, page: str | Non
             found = await opened.sagas(query)
             if not found.rows:
                 out.say("no sessions" if is_all else "no open sessions")
-            rows = await driven(opened, found.rows)
+            rows, resume = await driven(opened, found.rows), command(journal, "resume")
             for row, driver in rows:
                 out.record("session", saga_fields(row, driver))
-            Table(out, SAGA_HEADS, spare=SAGA_SPARE).say([saga_cells(row, driver) for row, driver in rows])
+            Table(out, SAGA_HEADS, spare=SAGA_SPARE).say([saga_cells(row, driver, resume) for row, driver in rows])
             if found.cursor is not None:
                 hint(f"there are more than {limit}; see them with --page {found.cursor} or a higher --limit")
 

@@ -17,6 +17,7 @@ from amends.http.api import (
     caller,
     events,
     evidence,
+    health,
     incidents,
     lists,
     metrics,
@@ -44,6 +45,7 @@ _ROOMS: Final = (
     evidence,
     lists,
     events,
+    health,
     metrics,
     tokens,
 )

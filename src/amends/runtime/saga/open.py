@@ -306,3 +306,19 @@ def require_same(
         raise RefusedError(
             f"call {call!r} is step {step.id} ({step.topic}), which was taken back; use another id to do it again"
         )
+
+
+@dataclass(slots=True)
+class Leaving:
+    """How a block was left; each a way to end the body."""
+
+    how: str
+    result: object = None
+    error: BaseException | None = None
+
+
+def is_pause(error: BaseException, pauses: tuple[type[BaseException], ...]) -> bool:
+    """Whether a block that is left by this error leaves its saga open, for whoever takes it up again."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(is_pause(one, pauses) for one in cast("BaseExceptionGroup[BaseException]", error).exceptions)
+    return isinstance(error, pauses) or not isinstance(error, Exception)

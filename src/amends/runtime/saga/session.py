@@ -20,7 +20,6 @@ from amends.core.state.saga import Saga, Step
 from amends.core.transitions import SagaStatus, StepStatus
 from amends.core.words.values import CALL, Json, SagaId, StepId
 from amends.core.words.verdict import Decision
-from amends.dataclass import dataclass
 from amends.errors import Abort, AmendsError, ApprovalPending, Detach, InputError, RefusedError, SessionOverError
 from amends.journal.port.locks import checked_resource
 from amends.runtime.declare.action import Action, InFunction, current_call
@@ -33,7 +32,9 @@ from amends.runtime.saga.documents import SessionState
 from amends.runtime.saga.open import (
     Drive,
     Idle,
+    Leaving,
     OpenDefinition,
+    is_pause,
     know_checkpoints,
     require_same,
     rest,
@@ -86,15 +87,6 @@ class Host(Protocol):
         ...
 
 
-@dataclass(slots=True)
-class _Leaving:
-    """How the block was left; each a way to end the body."""
-
-    how: str
-    result: object = None
-    error: BaseException | None = None
-
-
 class Session:
     """An open saga. Use it as an async context manager: left well it is completed, by an exception it is rolled back.
 
@@ -115,7 +107,7 @@ class Session:
         self._context: Context | None = None
         self.opened = asyncio.Event()
         self._stirred = asyncio.Event()
-        self._leaving: asyncio.Future[_Leaving] = asyncio.get_running_loop().create_future()
+        self._leaving: asyncio.Future[Leaving] = asyncio.get_running_loop().create_future()
         self._under_way: set[asyncio.Task[Any]] = set()
         self._last = 0.0
         self._calls = Calls()
@@ -153,7 +145,7 @@ class Session:
             if cast("Standing", ended).status is not SagaStatus.COMPLETED:
                 raise RefusedError(f"session {self.id} could not be completed: {_told(cast('Standing', ended))}")
             return
-        if _is_pause(error, self._detach_on):
+        if is_pause(error, self._detach_on):
             await self.detach()
             return
         try:
@@ -170,26 +162,26 @@ class Session:
         What was promised for the end is kept first: what is in doubt is settled, what was held is released.
         """
         while not self._is_left_by("complete"):
-            await self._all_ended()
-            if self._leaving.done():
+            if self._under_way:
+                await asyncio.wait(self._under_way)
                 continue
             drive = await self._ready()
             kept = await keep_off_loop(result, self.id, f"session {self.name}: result")
             if not self._leaving.done():
                 drive.run.book.tell(c.EndIdle())
-                self._leaving.set_result(_Leaving("complete", result=kept.value))
+                self._leaving.set_result(Leaving("complete", result=kept.value))
         return await self._host.halted(self.id)
 
     async def cancel(self, why: str = "cancelled") -> Any:  # noqa: ANN401 - as a coordinator tells how a saga ended
         """Take everything back, and end. Says how it ended."""
         if not self._leaving.done():
-            self._leaving.set_result(_Leaving("cancel"))
+            self._leaving.set_result(Leaving("cancel"))
         return await self._host.cancel(self.id, why=why)
 
     async def fail(self, error: BaseException) -> Any:  # noqa: ANN401 - as above
         """Leave it as by this error: everything is taken back. Says how it ended."""
         if not self._is_left_by("fail"):
-            self._leaving.set_result(_Leaving("fail", error=error))
+            self._leaving.set_result(Leaving("fail", error=error))
         return await self._host.halted(self.id)
 
     def _is_left_by(self, how: str) -> bool:
@@ -205,13 +197,9 @@ class Session:
             return
         if drive is not None and self._under_way:
             await asyncio.wait(self._under_way, timeout=drive.run.around.settings.settle_s)
-        self._leaving.set_result(_Leaving("detach"))
+        self._leaving.set_result(Leaving("detach"))
         self._host.left(self.id)
         await self._host.halted(self.id)
-
-    async def _all_ended(self) -> None:
-        while self._under_way:
-            await asyncio.wait(self._under_way)
 
     # -- the body, which is driven where others have a function -------------------------------------------------------
 
@@ -253,7 +241,7 @@ class Session:
         if self._under_way:
             await asyncio.wait(self._under_way)
 
-    async def _until_left(self, drive: Drive) -> _Leaving:
+    async def _until_left(self, drive: Drive) -> Leaving:
         """Wait until the block is left; meanwhile, look whether nobody takes a step for too long.
 
         A step does not wake it: when the time has passed since the last one that it knew of, it looks for a later one.
@@ -597,12 +585,6 @@ async def _ended(task: asyncio.Task[Any]) -> None:
         if not task.cancelled():
             task.exception()
         raise
-
-
-def _is_pause(error: BaseException, pauses: tuple[type[BaseException], ...]) -> bool:
-    if isinstance(error, BaseExceptionGroup):
-        return all(_is_pause(one, pauses) for one in cast("BaseExceptionGroup[BaseException]", error).exceptions)
-    return isinstance(error, pauses) or not isinstance(error, Exception)
 
 
 def _told(stands: Standing) -> str:
