@@ -73,6 +73,11 @@ def test_the_unit_gives_the_journal_to_a_user_of_its_own() -> None:
     assert words[words.index("--socket") + 1].startswith("/run/amends/")
 
 
+def test_the_unit_lets_the_kernel_name_who_is_at_the_socket() -> None:
+    """In a user namespace of the unit's own, every user of the machine but root was `nobody` to the server."""
+    assert unit()["PrivateUsers"] == "no"
+
+
 def _served(words: list[str], tmp_path: Path) -> None:
     """Start the server with these words, ask it how it is, and end it as a supervisor would."""
     command = [sys.executable, "-m", *words, "--json"]

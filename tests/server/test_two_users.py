@@ -4,6 +4,7 @@ The journal, its key and its socket belong to one user. The agent is another one
 that succeeds where both are one user (to adopt a lax policy, to approve as somebody, to edit the file) has no way in.
 """
 
+import asyncio
 import os
 import pwd
 import subprocess
@@ -14,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.requests import HTTPConnection
 
+from amends.http.peers import UID, Peers
 from tests.security.others import STRANGER, VICTIM, a_place, amends_as, folder
 from tests.server.client import Client
 from tests.server.serving import Serving
@@ -203,3 +206,40 @@ def test_at_the_socket_another_user_is_who_the_kernel_says_and_may_nothing_unask
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
         assert done.stdout.startswith("403 "), done
         assert _login(STRANGER) in done.stdout
+
+
+IN_A_NAMESPACE = """
+import ctypes, os, sys
+from amends.errors import InputError
+from amends.http.peers import peer_scopes
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.unshare(0x10000000) == 0, ctypes.get_errno()  # CLONE_NEWUSER
+print("in", flush=True)
+sys.stdin.readline()
+for said in sys.argv[1:]:
+    try:
+        print(sorted(peer_scopes((said,))))
+    except InputError as exc:
+        print(exc)
+"""
+
+
+def test_a_server_in_a_user_namespace_says_whom_the_kernel_would_not_name_to_it() -> None:
+    """The unit had one of its own: whoever asked at the socket was `nobody`, and no --peer was known."""
+    words = [sys.executable, "-c", IN_A_NAMESPACE, "0=view", f"{STRANGER}=view", "65534=view"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as inside:
+        assert inside.stdin is not None
+        assert inside.stdout is not None
+        assert inside.stdout.readline() == "in\n"
+        Path(f"/proc/{inside.pid}/uid_map").write_text(f"0 0 1\n{VICTIM - 1} {VICTIM - 1} 1\n")
+        said, _ = inside.communicate("go\n", timeout=30)
+    root, other, nobody = said.splitlines()
+    assert root == "['0']"
+    assert f"is in a user namespace that {STRANGER} is not in" in other
+    assert "PrivateUsers=no" in other
+    assert "everybody whom it cannot name" in nobody
+
+
+def test_somebody_whom_the_kernel_cannot_name_is_nobody_known() -> None:
+    scope = {"type": "http", "headers": [], "state": {UID: 65534}}
+    assert asyncio.run(Peers({}).recognise(HTTPConnection(scope))) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import pwd
 import socket
@@ -20,6 +21,7 @@ from amends.errors import InputError, JournalAccessError
 from amends.http.callers import EVERY_SCOPE, Caller, Scope
 
 UID: Final = "amends.uid"
+_USUAL_OVERFLOW: Final = 65534
 _PEER: Final = struct.Struct("3i")
 
 
@@ -72,7 +74,7 @@ class Peers:
     async def recognise(self, connection: HTTPConnection) -> Caller | None:
         state = cast("dict[str, Any]", connection.scope.get("state", {}))
         uid: object = state.get(UID)
-        if not isinstance(uid, int):
+        if not isinstance(uid, int) or uid == _overflow_uid():
             return None
         scopes = self._scopes.get(uid, EVERY_SCOPE if uid in {0, os.getuid()} else frozenset())
         return Caller(name=_name(uid), scopes=scopes, proof="login")
@@ -92,7 +94,7 @@ def peer_scopes(said: tuple[str, ...]) -> dict[str, frozenset[Scope]]:
             raise InputError(
                 f"--peer {word}: say a user of this machine and what they may, as in anna=view,decide ({known})"
             )
-        _number(user)
+        _require_seen(user, _number(user))
         found[user] = found.get(user, frozenset()) | scopes
     return found
 
@@ -152,6 +154,29 @@ def _number(user: str) -> int:
         return int(user) if user.isdecimal() else pwd.getpwnam(user).pw_uid
     except KeyError:
         raise InputError(f"there is no user {user} on this machine") from None
+
+
+def _require_seen(user: str, uid: int) -> None:
+    """Raises InputError for a user whom the kernel would not name to this process."""
+    if uid == _overflow_uid():
+        raise InputError(
+            f"--peer {user}: the kernel says {user} of everybody whom it cannot name to a process; name another user"
+        )
+    maps = (tuple(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text().splitlines())
+    if not any(first <= uid < first + count for first, _, count in maps):
+        raise InputError(
+            f"--peer {user}: this process is in a user namespace that {user} is not in, and would not know them; "
+            "under systemd, say PrivateUsers=no"
+        )
+
+
+@functools.cache
+def _overflow_uid() -> int:
+    """The user that the kernel names for one who is not in this process's user namespace: anybody."""
+    try:
+        return int(Path("/proc/sys/kernel/overflowuid").read_text())
+    except OSError:  # ProcSubset=pid hides it; nobody sets it
+        return _USUAL_OVERFLOW
 
 
 def _name(uid: int) -> str:
