@@ -241,5 +241,5 @@ def test_a_server_in_a_user_namespace_says_whom_the_kernel_would_not_name_to_it(
 
 
 def test_somebody_whom_the_kernel_cannot_name_is_nobody_known() -> None:
-    scope = {"type": "http", "headers": [], "state": {UID: 65534}}
+    scope: dict[str, Any] = {"type": "http", "headers": [], "state": {UID: 65534}}
     assert asyncio.run(Peers({}).recognise(HTTPConnection(scope))) is None

@@ -98,7 +98,7 @@ def _require_possible(source: str, target: str, ours: Transfer, theirs: Transfer
     before, there = ours.mark(), theirs.mark()
     if before == CopyMark(MOVED, place(target)) and there is None:
         _hand_key_on(source, target)
-        raise RefusedError(f"{shown(source)} was moved there already, and all of it is there: open {before.place}")
+        raise RefusedError(f"{shown(source)} was moved there already, and all of it is there: open {place(target)}")
     if before is not None and before != CopyMark(COPYING, place(target)):
         what = "was moved" if before.how == MOVED else "is being copied"
         raise RefusedError(f"{shown(source)} {what} to {before.place}, and not to {shown(target)}")

@@ -82,7 +82,7 @@ class RemoteCoordinator(Starting, Asking):
     if not TYPE_CHECKING:  # who checks types is told before it runs
 
         def __getattr__(self, name: str) -> NoReturn:
-            from amends.bootstrap import Coordinator  # which imports this one
+            from amends.runtime.coordinator.coordinator import Coordinator  # with all that drives a journal at hand
 
             where = f"; it takes the journal itself: {_WHERE}" if hasattr(Coordinator, name) else ""
             raise AttributeError(f"a coordinator that is connected to a server has no {name}{where}")
