@@ -269,6 +269,49 @@ def test_equal_signals_with_keys_of_their_own_stay_two_across_a_kill(mortal: Mor
         assert client.names("w").count("signal.received") == 2
 
 
+def test_what_a_killed_server_left_is_not_settled_while_a_living_one_is_at_an_equal_request(
+    tmp_path: Path,
+) -> None:
+    """What that one had put on record, and not answered yet, was taken for the work of the killed one."""
+    begun, may_end, settled = asyncio.Event(), asyncio.Event(), list[tuple[int, int]]()
+    leaves = list[Coordinator]()
+
+    async def carry_out() -> JSONResponse:
+        begun.set()
+        await may_end.wait()
+        for each in leaves:
+            await each.pause(by="person:anna", why="the bank is closed")
+        return JSONResponse("sent")
+
+    async def settle(since: int, alike: int) -> JSONResponse:
+        settled.append((since, alike))
+        return JSONResponse("settled")
+
+    async def whole(journal: str) -> None:
+        ways = AnswerWays(carry_out=carry_out, settle=settle, again=carry_out)
+        left, equal = (Request(key=key, caller="person:anna", print="p") for key in ("left", "equal"))
+        async with Coordinator.open(journal, signals=False) as one, Coordinator.open(journal, signals=False) as other:
+            async with other.session("shop.agent"):
+                leaves.append(other)  # who has driven something is on record as a worker
+            here, there = (Keys(each.journal, ManualClock(), each.worker) for each in (one, other))
+            gone = Keys(one.journal, ManualClock(), "worker-that-was-killed")
+            killed = asyncio.ensure_future(gone.answer(left, ways))
+            await begun.wait()
+            killed.cancel()
+            await asyncio.wait({killed})
+            begun.clear()
+            under_way = asyncio.ensure_future(there.answer(equal, ways))
+            await begun.wait()
+            assert (await here.answer(left, ways)).status_code == 409
+            assert settled == []
+            may_end.set()
+            await under_way
+            assert (await here.answer(left, ways)).body == b'"settled"'
+            assert [alike for _, alike in settled] == [1]
+
+    asyncio.run(whole(str(tmp_path / "journal.db")))
+
+
 # -- time -------------------------------------------------------------------------------------------------------------
 
 

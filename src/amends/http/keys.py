@@ -13,7 +13,8 @@ is kept with it; both are on disk, beside the journal's entries, so a server tha
 
 To settle one, the journal is read from where it was when the key was claimed: an entry of that kind, by that sender and
 with what they sent, is what the request has left. Requests that are alike in all but their key are carried out one
-after the other, and each counts one such entry, so that two equal signals stay two.
+after the other, and each counts one such entry, so that two equal signals stay two. While another server carries one
+out, those are not settled that a killed server has left: what comes on record meanwhile may be of either.
 """
 
 from __future__ import annotations
@@ -155,6 +156,8 @@ class Keys:
             try:
                 if known is None:
                     response = await ways.carry_out()
+                elif await self._is_alike_elsewhere(claim):
+                    return _busy()  # what is on record may be of that one, which has no answer yet
                 else:
                     response = await ways.settle(known.position, await self._alike_since(claim))
                 is_settled = response.status_code < 500
@@ -192,6 +195,12 @@ class Keys:
         found = await self._journal.cursors(_FOLDER)
         known = (_read(one) for one in found)
         return sum(one.print == claim.print and 0 < one.status < 400 and one.position > claim.position for one in known)
+
+    async def _is_alike_elsewhere(self, claim: Known) -> bool:
+        """Whether another server, which lives, is carrying out a request that is alike in all but its key."""
+        known = [_read(one) for one in await self._journal.cursors(_FOLDER)]
+        at_it = {one.worker for one in known if one.print == claim.print and not one.status} - {"", self._worker}
+        return any([await self._lives(worker) for worker in sorted(at_it)])
 
     async def _read(self, name: str) -> tuple[Cursor, Known | None]:
         found = next(iter(await self._journal.cursors(name)), None)
