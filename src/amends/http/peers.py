@@ -162,7 +162,7 @@ def _require_seen(user: str, uid: int) -> None:
         raise InputError(
             f"--peer {user}: the kernel says {user} of everybody whom it cannot name to a process; name another user"
         )
-    maps = (tuple(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text().splitlines())
+    maps = (tuple(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text().strip().split("\n"))
     if not any(first <= uid < first + count for first, _, count in maps):
         raise InputError(
             f"--peer {user}: this process is in a user namespace that {user} is not in, and would not know them; "
