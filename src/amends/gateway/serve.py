@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from mcp.server.lowlevel.server import NotificationOptions, Server
-from mcp.server.stdio import stdio_server
 from mcp.server.subscriptions import ListenHandler
 from mcp.server.transport_security import TransportSecuritySettings
 
@@ -77,9 +76,8 @@ async def open_gateway(
 async def serve_stdio(gateway: Gateway) -> None:
     """Serve one client over stdin and stdout, until it closes them."""
     server = make_server(gateway)
-    with claimed_lines() as (lines, written):
-        async with stdio_server(cast("Any", lines), cast("Any", written)) as (read, write):
-            await server.run(read, write, server.create_initialization_options(_CHANGES))
+    with claimed_lines() as (read, write):
+        await server.run(read, write, server.create_initialization_options(_CHANGES))
 
 
 async def serve_http(gateway: Gateway, host: str, port: int, ready: Callable[[str], None]) -> None:

@@ -7,6 +7,7 @@ A call that was never sent has certainly not happened (NotDone); of one that was
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -16,15 +17,16 @@ from typing import Any, Final, Protocol, Self, cast
 import mcp_types as types
 from mcp.client.client import Client
 from mcp.client.session import ClientRequestContext, ClientSession
-from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged, ToolsListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import RootModel
 
 from amends.errors import InputError, NotDone, ServerError
+from amends.gateway.child import started
 from amends.gateway.model import ServerPlan
 from amends.logs import logger
 from amends.secrets import Secret, leaves
@@ -39,6 +41,10 @@ _NOT_RUN: Final = frozenset({types.INVALID_PARAMS, types.METHOD_NOT_FOUND})
 """Errors of the protocol by which a server says that it has not run anything."""
 _OURS: Final = "AMENDS_"
 _log = logger("amends.gateway")
+
+
+class _AsItCame(RootModel[dict[str, Any]]):
+    """An answer with all that it says, held to no schema of the tool's."""
 
 
 class Listener(Protocol):
@@ -99,6 +105,7 @@ class Upstream:
         self._has_ended = asyncio.Event()
         self._listed: dict[str, types.Tool] | None = None
         self._listing = asyncio.Lock()
+        self._has_made_noise = False
 
     @property
     def name(self) -> str:
@@ -139,7 +146,6 @@ class Upstream:
             )
             async with asyncio.timeout(CONNECT_S) as most, client:
                 most.reschedule(None)
-                setattr(client.session, "validate_tool_result", _believe)  # noqa: B010 - a method of the SDK's object
                 opened.set_result(client)
                 listening = asyncio.create_task(self._listen(client))
                 try:
@@ -168,11 +174,8 @@ class Upstream:
             async with http, streamable_http_client(plan.url, http_client=http) as (read, write):
                 yield _Watched(read, ended), write
             return
-        asked = StdioServerParameters(
-            command=plan.command[0], args=list(plan.command[1:]), env=self._env(), cwd=plan.cwd or None
-        )
-        async with stdio_client(asked) as (read, write):
-            yield _Watched(read, ended), write
+        async with started(plan.command, self._env(), plan.cwd or None, ended) as streams:
+            yield streams
 
     def _env(self) -> dict[str, str]:
         plan = self.plan
@@ -217,6 +220,11 @@ class Upstream:
                 await self._asked.changed(self.name, "resources")
             case types.PromptListChangedNotification() | PromptsListChanged():
                 await self._asked.changed(self.name, "prompts")
+            case Exception():
+                _log.log(
+                    logging.DEBUG if self._has_made_noise else logging.WARNING, "server %s: %s", self.name, message
+                )
+                self._has_made_noise = True
             case _:
                 pass
 
@@ -243,15 +251,15 @@ class Upstream:
         """Call a tool; gives the answer as it came. Raises NotDone or ServerError."""
         session = await self.session()
         try:
-            answer = await session.call_tool(
-                tool,
-                dict(arguments),
-                progress_callback=progress,
-                meta=cast("Any", dict(meta)),
+            asked = types.CallToolRequestParams(
+                name=tool,
+                arguments=dict(arguments),
                 input_responses=responses,
                 request_state=state,
-                allow_input_required=True,
-                allow_claimed=True,
+                _meta=cast("Any", dict(meta)),
+            )
+            answer = await session.send_request(
+                types.CallToolRequest(params=asked), _AsItCame, progress_callback=progress
             )
         except MCPError as exc:
             await self._ended()
@@ -260,7 +268,7 @@ class Upstream:
         except (OSError, RuntimeError, ValueError) as exc:
             await self._ended()
             raise ServerError(f"{self.name}.{tool}: {_words(exc)}") from exc
-        return answer.model_dump(by_alias=True, mode="json", exclude_unset=True)
+        return answer.root
 
     async def _ended(self) -> None:
         """Where the connection has broken off, wait until it is gone, so that the next call makes a new one."""
@@ -285,10 +293,6 @@ async def _pages(session: ClientSession) -> AsyncIterator[types.Tool]:
         if cursor is None:
             return
     raise NotDone(f"its list of tools has more than {MOST_PAGES} pages")
-
-
-async def _believe(name: str, result: types.CallToolResult) -> None:
-    """Take a result as it is: whoever called the tool may see what the server said, schema or not."""
 
 
 async def _first_of(*events: asyncio.Event) -> None:
