@@ -27,6 +27,7 @@ from amends.runtime.declare.definition import SagaDefinition
 from amends.runtime.declare.limits import Amount
 from amends.runtime.drive.judging import judge
 from amends.runtime.drive.positions import Spot, StepRequest, step_request
+from amends.runtime.drive.turn import Answered
 from amends.runtime.saga.calls import Calls, SessionStep, checked_call, shown_step, takes_call
 from amends.runtime.saga.documents import SessionState
 from amends.runtime.saga.open import (
@@ -576,9 +577,13 @@ def _take_over(theirs: Context | None, asked: StepRequest | None) -> None:
 
 
 async def _ended(task: asyncio.Task[Any]) -> None:
-    """Wait for its end. Who is cancelled meanwhile cancels it, and waits until what is known is on record."""
+    """Wait for its end, and go on in the turn in which it comes. Who is cancelled meanwhile cancels it, and waits until
+    what is known is on record.
+    """
+    ended = Answered(task.get_loop())
+    task.add_done_callback(lambda _: ended.go_on())
     try:
-        await asyncio.wait({task})
+        await ended
     except asyncio.CancelledError:
         task.cancel()
         await asyncio.wait({task})
