@@ -44,11 +44,23 @@ def test_whatever_it_answers_is_on_record_as_far_as_it_can_be_and_the_next_call_
 
 def test_an_answer_that_nobody_can_read_is_none_and_the_call_is_in_doubt(tmp_path: Path) -> None:
     async def story() -> None:
-        contracts = "version: v1\ntools:\n  h.destroy*: {timeout: 2s, compensate: {tool: h.destroy, args: {n: 2}}}\n"
+        contracts = "version: v1\ntools:\n  h.destroy*: {compensate: {tool: h.destroy, args: {n: 2}}}\n"
         async with wrapped(tmp_path, hostile("half"), contracts=contracts, options=NAMED) as client:
             answer = await do(client, "destroy", {"n": 1})
             assert answer.is_error
             assert text(answer).startswith("lost: nobody knows whether it was done")
+
+    tell(story)
+
+
+def test_an_answer_that_is_none_of_the_protocols_is_told_in_a_line_without_what_it_holds(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with wrapped(tmp_path, hostile("kind"), contracts=CONTRACTS, options=NAMED) as client:
+            answer = await do(client, "destroy", {"n": 1})
+            assert answer.is_error
+            assert "its answer is none of the protocol's: content.0" in text(answer)
+            assert "\n" not in text(answer)
+            assert "sesame-4711" not in text(answer)
 
     tell(story)
 

@@ -23,7 +23,7 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged, ToolsListChanged
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import RootModel
+from pydantic import RootModel, ValidationError
 
 from amends.errors import InputError, NotDone, ServerError
 from amends.gateway.child import started
@@ -265,6 +265,8 @@ class Upstream:
             await self._ended()
             said = f"{self.name}.{tool}: {exc.error.message}"
             raise (NotDone if exc.error.code in _NOT_RUN else ServerError)(said) from None
+        except ValidationError as exc:
+            raise ServerError(f"{self.name}.{tool}: {_misfit(exc)}") from None
         except (OSError, RuntimeError, ValueError) as exc:
             await self._ended()
             raise ServerError(f"{self.name}.{tool}: {_words(exc)}") from exc
@@ -302,6 +304,12 @@ async def _first_of(*events: asyncio.Event) -> None:
     finally:
         for one in waits:
             one.cancel()
+
+
+def _misfit(exc: ValidationError) -> str:
+    """Where an answer is none of the protocol's; not what stands there."""
+    first = exc.errors(include_url=False, include_context=False, include_input=False)[0]
+    return f"its answer is none of the protocol's: {'.'.join(map(str, first['loc']))}: {first['msg']}"
 
 
 def _words(exc: BaseException) -> str:

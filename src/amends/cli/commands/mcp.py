@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import shutil
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 SESSION: Final = "AMENDS_SESSION"
 CONTRACTS: Final = "AMENDS_CONTRACTS"
 _EXTRA: Final = "MCP servers and clients are spoken to by the extra mcp; install it: pip install 'amends[mcp]'"
+_PATIENCE_S: Final = 1.5
+"""So long servers may take to end after SIGTERM: who sent it sends SIGKILL soon, and then nobody would end them."""
 _GENERIC: Final = frozenset({"", "run", "exec", "index", "dist", "src", "lib", "bin", "build", "main", "server", "mcp"})
 _PACKAGE: Final = re.compile(r"(?:mcp[-_])?(?:server[-_])?([a-z0-9][a-z0-9_-]*?)(?:[-_](?:mcp|server))*$")
 
@@ -274,7 +277,17 @@ def _serve(
     if mode is not None:
         contracts = _altered(contracts, mode=mode)
 
+    is_told = False
+
+    def end(task: asyncio.Task[None]) -> None:
+        nonlocal is_told
+        is_told = True
+        task.cancel()
+
     async def whole() -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None  # noqa: S101 - the one that this runs in
+        loop.add_signal_handler(signal.SIGTERM, lambda: (end(task), loop.call_later(_PATIENCE_S, task.cancel)))
         async with open_gateway(
             contracts,
             journal=journal,
@@ -291,7 +304,13 @@ def _serve(
             else:
                 await serve_http(gateway, *http, ready)
 
-    asyncio.run(whole())
+    try:
+        asyncio.run(whole())
+    except asyncio.CancelledError:
+        if not is_told:
+            raise
+    if is_told:  # all is left, and no server is left behind: end as the process would have
+        signal.raise_signal(signal.SIGTERM)
 
 
 def _altered(of: Any, **fields: Any) -> Any:  # noqa: ANN401 - one of the gateway's own
