@@ -64,7 +64,10 @@ def value(written: str, known: dict[str, object], patterns: dict[str, TextPatter
         ("servers: {n: {url: 'ftp://x'}}", "has to begin with http"),
         ("servers: {n: {url: 'https://me:secret@x/mcp'}}", "url has credentials in it"),
         ("servers: {n: {command: [x], env: ['A=b']}}", "is not the name of a variable; a value never stands here"),
-        ("servers: {n: {url: 'http://x', headers: {Authorization: Bearer x}}}", "header Authorization has to be a map"),
+        (
+            "servers: {n: {url: 'http://x', headers: {Authorization: Bearer x}}}",
+            "header Authorization is named by {env: NAME}",
+        ),
         ("servers: {n: {command: [x]}}\ntools: {m.a: {read_only: true}}", "c.yaml:3: unknown server 'm' in 'm.a'"),
         (
             "servers: {n: {command: [x]}}\ntools: {n.a: {compensate: {tool: nn.b}}}",
@@ -79,6 +82,20 @@ def value(written: str, known: dict[str, object], patterns: dict[str, TextPatter
 )
 def test_a_mistake_is_told_with_its_line_and_the_right_word(text: str, told: str) -> None:
     assert told in refused(text)
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        "{url: 'http://x', headers: {Authorization: Bearer sesame-4711}}",
+        "{url: 'http://x', headers: {Authorization: {env: Bearer sesame-4711}}}",
+        "{command: [x], env: ['TOKEN=sesame-4711']}",
+        "{command: [x], env: [sesame-4711]}",
+        "{url: 'https://me:sesame-4711@x/mcp'}",
+    ],
+)
+def test_a_credential_that_stands_in_the_file_is_refused_and_not_shown(server: str) -> None:
+    assert "sesame-4711" not in refused(f"servers: {{n: {server}}}")
 
 
 def test_all_mistakes_are_told_at_once() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from tests.gateway.support import ERAS, data, do, stored, tell, text, wrapped
+from tests.gateway.support import ERAS, NOTES, data, do, stored, tell, text, wrapped
 
 both_eras = pytest.mark.parametrize("era", ERAS)
 
@@ -325,5 +325,26 @@ def test_a_server_that_does_not_start_is_told_and_the_client_is_answered_all_the
             answer = await do(client, "create", {"title": "a"})
             assert answer.is_error
             assert "no tool 'create'" in text(answer)
+
+    tell(story)
+
+
+def test_a_saga_that_stopped_at_an_incident_can_still_be_looked_at(tmp_path: Path) -> None:
+    """The reference leads nowhere in what the server answers: no call is made, and a person is needed."""
+    contracts = NOTES.replace(
+        'notes.delete, args: {id: "${result.id}"}', 'notes.delete, args: {id: "${result.nope.id}"}'
+    )
+
+    async def story() -> None:
+        async with wrapped(tmp_path, contracts=contracts) as client:
+            await do(client, "create", {"title": "a", "text": "b"})
+            undone = await do(client, "amends_undo")
+            assert undone.is_error
+            assert "leads nowhere" in text(undone)
+            shown = await do(client, "amends_status")
+            assert data(shown)["status"] == "incident"
+            assert "needs a person: amends incident list" in text(shown)
+            assert [one["topic"] for one in data(shown)["steps"]] == ["notes.create"]
+        assert len(stored(tmp_path)["notes"]) == 1
 
     tell(story)

@@ -163,15 +163,16 @@ class _Reader:
 
     def _variables(self, part: Part) -> tuple[str, ...]:
         names = tuple(self._mistakes.text(item, "a variable's name") for item in self._mistakes.items(part, "env"))
-        for name in names:
-            if name and not _VARIABLE.fullmatch(name):
-                hint = "; a value never stands here" if "=" in name else ""
-                self._mistakes.add(part.line, f"env {shown(name)} is not the name of a variable{hint}")
+        for number, name in enumerate(names, start=1):
+            if name and not _VARIABLE.fullmatch(name):  # and it is not shown: it may be a credential
+                told = f"word {number} of env is not the name of a variable; a value never stands here"
+                self._mistakes.add(part.line, told)
         return names
 
     def _credential(self, entry: MarkedEntry) -> tuple[Literal["env", "file"], str]:
         mistakes = self._mistakes
-        found = self._entries(entry.value, f"header {entry.key}", ("env", "file"))
+        is_map = isinstance(entry.value, Mapped)  # what else stands there is not shown: it may be a credential
+        found = self._entries(entry.value, f"header {entry.key}", ("env", "file")) if is_map else {}
         if len(found) != 1:
             mistakes.add(
                 entry.line, f"header {entry.key} is named by {{env: NAME}} or {{file: PATH}}, never written here"
@@ -181,7 +182,8 @@ class _Reader:
             return "file", self._path(found, "file")
         name = mistakes.text(found["env"].value, "env")
         if name and not _VARIABLE.fullmatch(name):
-            mistakes.add(entry.line, f"env {shown(name)} is not the name of a variable")
+            told = f"header {entry.key}: env is not the name of a variable; a value never stands here"
+            mistakes.add(entry.line, told)
         return "env", name
 
     def _path(self, found: _Found, key: str) -> str:

@@ -6,8 +6,10 @@ Their answers are for a model and for whoever reads along: text, and the same as
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
+from amends.core.transitions import SagaStatus
 from amends.core.words.values import Json
 from amends.errors import InputError, RefusedError
 from amends.gateway.model import Contracts
@@ -121,7 +123,10 @@ class OwnTools:
             text = f"saga {saga}: nothing was done yet; the gateway is in {self._owner.contracts.mode} mode"
             return told(text, saga=saga, status="not begun", steps=[], mode=self._owner.contracts.mode)
         history, session = await coordinator.show(saga), self._owner.sagas.here(saga)
-        now = {} if session is None else {one.step: (one.status, one.error) for one in session.steps}
+        now: dict[str, tuple[str, str]] = {}
+        if session is not None:
+            with suppress(RefusedError):  # it is stopped: the journal says all
+                now = {one.step: (one.status, one.error) for one in session.steps}
         steps: list[Json] = []
         lines: list[str] = []
         for step in history.saga.steps.values():
@@ -137,6 +142,8 @@ class OwnTools:
         left = len(lines) - _MOST_SHOWN
         shown = [f"  … {left} earlier steps", *lines[-_MOST_SHOWN:]] if left > 0 else lines
         waits = [f"  waits for a person: {one} (amends approval show {one})" for one in approvals]
+        if history.status is SagaStatus.INCIDENT:
+            waits.append("  stopped, and needs a person: amends incident list")
         return told(
             "\n".join([head, *shown, *waits]),
             saga=saga,
