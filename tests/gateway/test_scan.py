@@ -111,7 +111,11 @@ def test_a_gateway_is_put_before_a_server_of_a_client_and_taken_away_again(
     text = file.read_text()
     printed = json.loads(amends(tmp_path, "install", client, "--file", str(file), "--name", "fs"))
     assert file.read_text() == text
-    amends(tmp_path, "install", client, "--file", str(file), "--name", "fs", "--contracts", "c.yaml", "--write")
+    install = ("install", client, "--file", str(file), "--name", "fs", "--write")
+    assert "there is no file ./c.yaml" in amends(tmp_path, *install, "--contracts", "./c.yaml", code=2)
+    assert file.read_text() == text
+    (tmp_path / "c.yaml").write_text("version: v1\n")
+    amends(tmp_path, *install, "--contracts", "./c.yaml")
     written = json.loads(file.read_text())
     made = written[key]["fs"]
     assert made["args"][made["args"].index("--") + 1 :] == ["npx", "@x/server-fs", "."]

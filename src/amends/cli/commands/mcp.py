@@ -188,11 +188,11 @@ def install(
         found, before = installing.command_of(at, kind, name)
         command = tuple(found)
     called = name or name_of_command(command)
-    options = (
-        ["--name", name_of_command((called,))]
-        if contracts is None
-        else ["--contracts", str(Path(contracts).absolute())]
-    )
+    options = ["--name", name_of_command((called,))]
+    if contracts is not None:
+        if not Path(contracts).is_file():
+            raise InputError(f"there is no file {contracts}; `amends mcp scan --out {contracts} -- COMMAND` drafts one")
+        options = ["--contracts", os.path.abspath(contracts)]  # noqa: PTH100 - without .., and links left as they are
     made = installing.entry(kind, [*_own_command(), "mcp", "wrap", *options], command, before)
     out.record("entry", {"file": str(at), "key": kind.key, "name": called, "entry": made})
     if not write:
@@ -283,11 +283,12 @@ def _serve(
         nonlocal is_told
         is_told = True
         task.cancel()
+        task.get_loop().call_later(_PATIENCE_S, task.cancel)
 
     async def whole() -> None:
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None  # noqa: S101 - the one that this runs in
-        loop.add_signal_handler(signal.SIGTERM, lambda: (end(task), loop.call_later(_PATIENCE_S, task.cancel)))
+        loop.add_signal_handler(signal.SIGTERM, end, task)
         async with open_gateway(
             contracts,
             journal=journal,
