@@ -59,7 +59,7 @@ def message_of(line: bytes) -> SessionMessage | ValueError:
 
 
 class MessageReader:
-    """What comes in: a read stream of the SDK's."""
+    """The messages that come in: a read stream of the SDK's."""
 
     def __init__(self, fd: int, ended: asyncio.Event | None = None) -> None:
         self.ended = ended or asyncio.Event()
@@ -172,7 +172,7 @@ class MessageReader:
 
 
 class MessageWriter:
-    """What goes out: a write stream of the SDK's. The descriptor is closed by whoever opened it, and not here."""
+    """The messages that go out: a write stream of the SDK's. Whoever opened the descriptor closes it."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd

@@ -10,6 +10,7 @@ import re
 import shutil
 import signal
 import sys
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -277,18 +278,7 @@ def _serve(
     if mode is not None:
         contracts = _altered(contracts, mode=mode)
 
-    is_told = False
-
-    def end(task: asyncio.Task[None]) -> None:
-        nonlocal is_told
-        is_told = True
-        task.cancel()
-        task.get_loop().call_later(_PATIENCE_S, task.cancel)
-
     async def whole() -> None:
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        assert task is not None  # noqa: S101 - the one that this runs in
-        loop.add_signal_handler(signal.SIGTERM, end, task)
         async with open_gateway(
             contracts,
             journal=journal,
@@ -305,12 +295,31 @@ def _serve(
             else:
                 await serve_http(gateway, *http, ready)
 
+    _run(whole())
+
+
+def _run(whole: Coroutine[Any, Any, None]) -> None:
+    """Run it to its end; at SIGTERM, until all is left and no server is left behind. Then end as the process would."""
+    is_told = False
+
+    def end(task: asyncio.Task[None]) -> None:
+        nonlocal is_told
+        is_told = True
+        task.cancel()
+        task.get_loop().call_later(_PATIENCE_S, task.cancel)
+
+    async def watched() -> None:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None  # noqa: S101 - the one that this runs in
+        loop.add_signal_handler(signal.SIGTERM, end, task)
+        await whole
+
     try:
-        asyncio.run(whole())
+        asyncio.run(watched())
     except asyncio.CancelledError:
         if not is_told:
             raise
-    if is_told:  # all is left, and no server is left behind: end as the process would have
+    if is_told:
         signal.raise_signal(signal.SIGTERM)
 
 

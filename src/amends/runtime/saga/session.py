@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-_GONE: Final = frozenset({StepStatus.COMPENSATED, StepStatus.SETTLED, StepStatus.COMPENSATING})
 _OURS: Final = "amends_"
 current_session: ContextVar[Session | None] = ContextVar("amends_session", default=None)
 """The session in whose block the asking code runs; None: in none."""
@@ -193,10 +192,9 @@ class Session:
 
     async def detach(self) -> None:
         """Leave it open, for whoever takes it up again under its id, in this process or another."""
-        drive = self._drive
         if self._leaving.done():
             return
-        if drive is not None and self._under_way:
+        if (drive := self._drive) is not None and self._under_way:
             await asyncio.wait(self._under_way, timeout=drive.run.around.settings.settle_s)
         self._leaving.set_result(Leaving("detach"))
         self._host.left(self.id)
@@ -577,9 +575,7 @@ def _take_over(theirs: Context | None, asked: StepRequest | None) -> None:
 
 
 async def _ended(task: asyncio.Task[Any]) -> None:
-    """Wait for its end, and go on in the turn in which it comes. Who is cancelled meanwhile cancels it, and waits until
-    what is known is on record.
-    """
+    """Wait for its end. Who is cancelled meanwhile cancels it, and waits until what is known is on record."""
     ended = Answered(task.get_loop())
     task.add_done_callback(lambda _: ended.go_on())
     try:
