@@ -20,8 +20,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from amends.errors import AmendsError
-from amends.journal.port import refusals
 from amends.journal.loops import Wakeup
+from amends.journal.port import refusals
 
 if TYPE_CHECKING:
     import asyncio
