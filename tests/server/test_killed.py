@@ -188,55 +188,35 @@ def test_a_worker_goes_on_with_what_a_killed_client_has_left(server: Serving, wo
     assert len(charges()) == 1
 
 
-def test_a_server_killed_under_a_client_finds_what_it_had_done(world: Path, tmp_path: Path) -> None:
-    async def whole() -> Any:
-        with contextlib.ExitStack() as servers:
-            first = await asyncio.to_thread(servers.enter_context, serving(tmp_path / "s", tcp=False))
-            async with Coordinator.connect(first.socket, token=first.token) as coordinator:
-                handle = await coordinator.start(packing, "o", id="outlived")
-                await until_at_work(handle)
-                await asyncio.to_thread(first.stop, signal.SIGKILL)
-                await asyncio.to_thread(servers.enter_context, serving(tmp_path / "s", tcp=False))
-                moments[-1].go_on.set()
-                return await handle
+async def through_a_kill(tmp_path: Path, definition: Any, id: str) -> tuple[Any, list[str]]:
+    """How a saga ended whose server was killed in the middle of a step, and the names of its entries."""
+    with contextlib.ExitStack() as servers:
+        first = await asyncio.to_thread(servers.enter_context, serving(tmp_path / "s", tcp=False))
+        async with Coordinator.connect(first.socket, token=first.token) as coordinator:
+            handle = await coordinator.start(definition, "o", id=id)
+            await until_at_work(handle)
+            await asyncio.to_thread(first.stop, signal.SIGKILL)
+            await asyncio.to_thread(servers.enter_context, serving(tmp_path / "s", tcp=False))
+            moments[-1].go_on.set()
+            ended = await handle
+            return ended, [entry["name"] for entry in (await coordinator.show(id))["entries"]]
 
-    ended = asyncio.run(whole())
+
+def test_a_server_killed_under_a_client_finds_what_it_had_done(world: Path, tmp_path: Path) -> None:
+    ended, _ = asyncio.run(through_a_kill(tmp_path, packing, "outlived"))
     assert (ended.status, ended.result) == ("completed", ["R-o", "packed o"])
     packed = [line for line in shop.lines() if line.startswith("pack")]
     assert len(set(packed)) == 1, "an attempt that was lost is made again with its key"
 
 
 def test_a_server_killed_in_a_child_goes_on_in_that_child(world: Path, tmp_path: Path) -> None:
-    async def whole() -> Any:
-        with contextlib.ExitStack() as servers:
-            first = await asyncio.to_thread(servers.enter_context, serving(tmp_path / "s", tcp=False))
-            async with Coordinator.connect(first.socket, token=first.token) as coordinator:
-                handle = await coordinator.start(calls_packing, "o", id="parent")
-                await until_at_work(handle)
-                await asyncio.to_thread(first.stop, signal.SIGKILL)
-                await asyncio.to_thread(servers.enter_context, serving(tmp_path / "s", tcp=False))
-                moments[-1].go_on.set()
-                return await handle
-
-    ended = asyncio.run(whole())
+    ended, _ = asyncio.run(through_a_kill(tmp_path, calls_packing, "parent"))
     assert (ended.status, ended.result) == ("completed", ["R-o-0", "R-o", "packed o"])
     assert [line.split()[0] for line in shop.lines()] == ["reserve", "reserve", "pack"]
 
 
 def test_a_success_that_is_told_to_the_server_after_a_killed_one_is_on_record(world: Path, tmp_path: Path) -> None:
-    async def whole() -> tuple[Any, list[str]]:
-        with contextlib.ExitStack() as servers:
-            first = await asyncio.to_thread(servers.enter_context, serving(tmp_path / "s", tcp=False))
-            async with Coordinator.connect(first.socket, token=first.token) as coordinator:
-                handle = await coordinator.start(stamping, "o", id="stamped")
-                await until_at_work(handle)
-                await asyncio.to_thread(first.stop, signal.SIGKILL)
-                await asyncio.to_thread(servers.enter_context, serving(tmp_path / "s", tcp=False))
-                moments[-1].go_on.set()
-                ended = await handle
-                return ended, [entry["name"] for entry in (await coordinator.show("stamped"))["entries"]]
-
-    ended, names = asyncio.run(whole())
+    ended, names = asyncio.run(through_a_kill(tmp_path, stamping, "stamped"))
     assert (ended.status, ended.result) == ("completed", "stamped o")
     assert shop.lines() == ["stamp o"]
     assert names[1:3] == ["action.dispatched/1", "attempt.succeeded/1"]
