@@ -119,9 +119,11 @@ def transfer(address: str, *, group: str | None = None) -> Transfer:
 def copy_mark(address: str) -> CopyMark | None:
     """How far a journal's copy to another place is, and which; None where there is none. Reads only."""
     path = journal_file(address)
-    if path is None or is_database(address):
-        with closing(transfer(address)) as found:
-            return found.mark()
+    if path is None:
+        store = _postgres()
+        with closing(store.database.connected(store.address.PostgresAddress(address), is_target=True)) as found:
+            mark: CopyMark | None = store.database.mark_of(found)
+        return mark
     from amends.journal.sqlite.database import mark_of
     from amends.journal.sqlite.file import open_to_read
 

@@ -30,6 +30,20 @@ def test_a_list_is_newest_first_and_readable_without_colours(amends: Shell) -> N
     assert all(row == row.rstrip() for row in rows)
 
 
+def test_who_looks_at_a_journal_that_was_moved_is_told_so_once(amends: Shell) -> None:
+    """It was shown as if it were the one that sagas go on in: only the doctor said that it was not."""
+    bought(amends, "b-1")
+    assert amends("saga", "list").err == ""
+    assert amends("journal", "copy", "amends.db", "there.db").code == 0
+    for words in (["saga", "list"], ["saga", "show", "b-1"], ["approval", "list"], ["incident", "list", "--json"]):
+        looked = amends(*words)
+        assert looked.code == 0
+        (said,) = looked.err.splitlines()
+        assert said.startswith("amends: amends.db was moved to ")
+        assert said.endswith("there.db, and is shown as it was then; sagas go on there")
+    assert amends("saga", "list", "--journal", "there.db").err == ""
+
+
 def test_a_list_in_colour_is_for_terminals_that_want_it(amends: Shell) -> None:
     bought(amends, "b-1")
     assert "\x1b[" not in amends("saga", "list").out

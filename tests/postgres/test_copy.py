@@ -189,3 +189,6 @@ def test_a_journal_with_living_workers_is_not_copied_and_the_command_says_what_i
     assert "this journal was moved to postgresql://" in " ".join(left.stdout.split())
     assert "open that one" in left.stdout
     assert "moved" not in command("doctor", "--journal", address).stdout
+    assert asyncio.run(copying.copy(address, last := str(tmp_path / "last.db"))).entries
+    assert f"was moved to {last}, and is shown as it was" in command("saga", "list", "--journal", address).stderr
+    assert command("saga", "list", "--journal", last).stderr == ""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Coroutine
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from amends.addresses import TOKEN, is_server, is_there
+from amends.addresses import TOKEN, copy_mark, is_server, is_there, shown
 from amends.cli import config
+from amends.cli.show.output import hint
 from amends.journal.port.journal import Journal
+from amends.journal.port.transfer import MOVED
 from amends.operate import reading
 
 if TYPE_CHECKING:
@@ -36,12 +39,28 @@ def look(work: Coroutine[Any, Any, T]) -> T:
 
 def looked_at(address: str) -> AbstractAsyncContextManager[Journal]:
     """A journal that exists, read where it is asked: nothing of it has to be waited for. For one `look`."""
-    return reading.opened_to_read(address, group=config.journal_group(), inline=True)
+    return _opened(address, inline=True)
 
 
 def opened_to_read(address: str) -> AbstractAsyncContextManager[Journal]:
     """A journal that exists, without a worker of our own in it. Raises JournalAccessError where there is none."""
-    return reading.opened_to_read(address, group=config.journal_group())
+    return _opened(address, inline=False)
+
+
+@asynccontextmanager
+async def _opened(address: str, *, inline: bool) -> AsyncGenerator[Journal]:
+    async with reading.opened_to_read(address, group=config.journal_group(), inline=inline) as journal:
+        if not is_server(address):
+            _say_where_it_went(address)
+        yield journal
+
+
+@cache
+def _say_where_it_went(address: str) -> None:
+    """A journal that was moved is as it was then. Said once, however often it is looked at."""
+    mark = copy_mark(address)
+    if mark is not None and mark.how == MOVED:
+        hint(f"{shown(address)} was moved to {mark.place}, and is shown as it was then; sagas go on there")
 
 
 def coordinator_at(address: str) -> AbstractAsyncContextManager[Coordinator]:

@@ -161,8 +161,7 @@ def connected(address: PostgresAddress, *, is_target: bool = False) -> PostgresD
     try:
         require_version(address, database)
         if not is_target:
-            found = database.first("SELECT how, note FROM moved")
-            require_whole(address, None if found is None else CopyMark(*found))
+            require_whole(address, mark_of(database))
     except psycopg.Error as exc:
         database.close()
         raise said(address, exc) from None
@@ -170,6 +169,11 @@ def connected(address: PostgresAddress, *, is_target: bool = False) -> PostgresD
         database.close()
         raise
     return database
+
+
+def mark_of(database: PostgresDatabase) -> CopyMark | None:
+    found = database.first("SELECT how, note FROM moved")
+    return None if found is None else CopyMark(*found)
 
 
 # -- the schema -------------------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from amends.errors import JournalError
 from amends.journal.port.transfer import TABLES, CopiedRow, CopyMark, refused
 from amends.journal.postgres import database as troubles
 from amends.journal.postgres.address import PostgresAddress
-from amends.journal.postgres.database import MOVED, PostgresDatabase, connected
+from amends.journal.postgres.database import MOVED, PostgresDatabase, connected, mark_of
 
 _FROZEN: Final = ("entry", "saga", "checkpoint", "signer", "document", "ticket", "worker", "tree")
 _NUMBERED: Final = ("saga", "incident", "approval", "ticket", "document", "signer", "admission", "batch")
@@ -120,11 +120,6 @@ class PostgresTransfer:
 
 def _owned(error: JournalError) -> JournalError:
     return type(error)(f"{error}; copying takes the owner of the tables")
-
-
-def mark_of(database: PostgresDatabase) -> CopyMark | None:
-    found = database.first("SELECT how, note FROM moved")
-    return None if found is None else CopyMark(*found)
 
 
 _REFUSE: Final = f"""
