@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 from starlette.requests import HTTPConnection
 
-from amends.http.peers import UID, Peers
+from amends.errors import InputError
+from amends.http.peers import UID, Peers, peer_scopes
 from tests.security.others import STRANGER, VICTIM, a_place, amends_as, folder
 from tests.server.client import Client
 from tests.server.serving import Serving
@@ -206,6 +207,13 @@ def test_at_the_socket_another_user_is_who_the_kernel_says_and_may_nothing_unask
         done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
         assert done.stdout.startswith("403 "), done
         assert _login(STRANGER) in done.stdout
+
+
+def test_a_user_who_is_named_in_two_ways_is_refused() -> None:
+    """What was said last counted, and the other was dropped without a word."""
+    with pytest.raises(InputError, match=r"--peer 0=view: 0 is the user whom another --peer calls root"):
+        peer_scopes(("root=view,decide", "daemon=view", "0=view"))
+    assert peer_scopes(("root=view", "root=decide")) == {"root": {"view", "decide"}}
 
 
 IN_A_NAMESPACE = """

@@ -83,6 +83,7 @@ class Peers:
 def peer_scopes(said: tuple[str, ...]) -> dict[str, frozenset[Scope]]:
     """The scopes of users by name, of words like `anna=view,decide`. Raises InputError."""
     found: dict[str, frozenset[Scope]] = {}
+    spelled: dict[int, str] = {}
     for word in said:
         user, equals, names = word.partition("=")
         try:
@@ -94,7 +95,12 @@ def peer_scopes(said: tuple[str, ...]) -> dict[str, frozenset[Scope]]:
             raise InputError(
                 f"--peer {word}: say a user of this machine and what they may, as in anna=view,decide ({known})"
             )
-        _require_seen(user, _number(user))
+        uid = _number(user)
+        _require_seen(user, uid)
+        if spelled.setdefault(uid, user) != user:
+            raise InputError(
+                f"--peer {word}: {user} is the user whom another --peer calls {spelled[uid]}; say once what they may"
+            )
         found[user] = found.get(user, frozenset()) | scopes
     return found
 
