@@ -10,6 +10,7 @@ import pytest
 
 from amends import Coordinator, Done, Fatal, Limit, Limits, Registry, SagaDefinition, Work, action, to_checkpoint
 from amends.core.words.contracts import Topic
+from amends.errors import RefusedError
 from tests.security.proved import Shop, signer
 
 Story = Callable[["Workshop", Coordinator], Awaitable[str]]
@@ -17,7 +18,12 @@ KIM = "person:kim"
 
 
 class Workshop(Shop):
-    """Sagas that do three steps, the last of them after a signal; a step is taken back at the second try alone."""
+    """Sagas that do three steps, the last of them after a signal; a step is taken back at the second try alone.
+
+    `held`: what holds that back, where a story sets it.
+    """
+
+    held: asyncio.Event | None = None
 
     def registry(self) -> Registry:
         @action("account.work", idempotent=True)
@@ -27,6 +33,9 @@ class Workshop(Shop):
 
         @work.compensation
         async def undo(done: Done) -> None:
+            if self.held is not None:
+                self.world.append("holds back")
+                await self.held.wait()
             self.world.append(f"undid {done.args['number']}")
             if self.world.count(self.world[-1]) == 1:
                 raise Fatal("not now")
@@ -45,8 +54,21 @@ class Workshop(Shop):
         async def call(s: Work) -> str:
             return await s.call(child)
 
+        async def toil(s: Work, *, well: bool) -> None:
+            await s.do(work, 1)
+            if not well:
+                raise Fatal("it broke")
+
+        toiling = SagaDefinition("shop.toil", function=toil)
+
+        async def have_toil(s: Work, *, well: bool) -> None:
+            await s.call(toiling, well=well)
+            await s.wait_for("go")
+
         registry = Registry()
         registry.add_action(work)
+        registry.add_definition(toiling)
+        registry.add_definition(SagaDefinition("shop.toils", function=have_toil))
         registry.add_definition(child)
         registry.add_definition(SagaDefinition("shop.parent", function=call))
         registry.add_definition(SagaDefinition("shop.work", function=serve))
@@ -151,6 +173,58 @@ async def taken_back_with_an_incident(shop: Workshop, coordinator: Coordinator) 
     return "completed"
 
 
+async def seen_to_below(shop: Workshop, coordinator: Coordinator, *, mitigate: bool) -> str:
+    """The incident of a child is not closed in Kim's name without her signature: she sees to it first."""
+    ((below, _),) = [(one.id, one.saga) async for one in coordinator.incidents() if one.saga != "w-1"]
+    child = below.partition("/")[0]
+
+    async def heads() -> dict[str, int]:
+        return {row.id: row.entries async for row in coordinator.list()}
+
+    before = await heads()
+    with pytest.raises(RefusedError, match=rf"1 incident \({below}\).*each signed, then ask again"):
+        await coordinator.retry_incident("w-1/1", mitigate=mitigate, by=KIM, proof=signer(shop.kim))
+    with pytest.raises(RefusedError, match=below):
+        await coordinator.cancel("w-1", mitigate=True, by=KIM, proof=signer(shop.kim))
+    assert await heads() == before
+    assert (await coordinator.retry_incident(below, by=KIM, proof=signer(shop.kim))).status == "rolled_back"
+    await coordinator.retry_incident("w-1/1", mitigate=mitigate, by=KIM, proof=signer(shop.kim))
+    assert (await coordinator.show("w-1")).status == "rolled_back"
+    assert await shop.verdicts(child) == ({"covered"}, [])
+    return "completed"
+
+
+async def mitigated_above_a_child_that_stopped(shop: Workshop, coordinator: Coordinator) -> str:
+    handle = await coordinator.start(
+        coordinator.registry.definition("shop.toils", 1), well=True, id="w-1", actor="agent:desk"
+    )
+    assert (await handle.halt()).status == "waiting"
+    assert (await coordinator.cancel("w-1", why="not needed", by=KIM)).status == "incident"
+    return await seen_to_below(shop, coordinator, mitigate=True)
+
+
+async def mitigated_before_a_child_stopped(shop: Workshop, coordinator: Coordinator) -> str:
+    handle = await coordinator.start(
+        coordinator.registry.definition("shop.toils", 1), well=True, id="w-1", actor="agent:desk"
+    )
+    assert (await handle.halt()).status == "waiting"
+    assert (await coordinator.cancel("w-1", mitigate=True, by=KIM)).status == "incident"
+    return await seen_to_below(shop, coordinator, mitigate=False)
+
+
+async def mitigated_while_a_child_goes_back(shop: Workshop, coordinator: Coordinator) -> str:
+    shop.held = asyncio.Event()
+    await coordinator.start(coordinator.registry.definition("shop.toils", 1), well=False, id="w-1", actor="agent:desk")
+    async with asyncio.timeout(30):
+        while "holds back" not in shop.world:
+            await asyncio.sleep(0.01)
+    await coordinator.cancel("w-1", mitigate=True, by=KIM, wait=False)
+    await until(coordinator, "rolling_back")
+    shop.held.set()
+    await until(coordinator, "incident")
+    return await seen_to_below(shop, coordinator, mitigate=False)
+
+
 @pytest.mark.parametrize(
     "story",
     [
@@ -161,6 +235,9 @@ async def taken_back_with_an_incident(shop: Workshop, coordinator: Coordinator) 
         stopped_with_its_parent,
         left_alone_by_its_agent,
         taken_back_with_an_incident,
+        mitigated_above_a_child_that_stopped,
+        mitigated_before_a_child_stopped,
+        mitigated_while_a_child_goes_back,
     ],
 )
 def test_what_follows_from_a_signed_decision_is_proved_with_it(tmp_path: Path, story: Story) -> None:

@@ -12,7 +12,7 @@ from amends.errors import JournalError
 from amends.journal.port.transfer import TABLES, CopiedRow, CopyMark, refused
 from amends.journal.postgres import database as troubles
 from amends.journal.postgres.address import PostgresAddress
-from amends.journal.postgres.database import MOVED, PostgresDatabase, connected, mark_of
+from amends.journal.postgres.database import MOVED, connected, mark_of
 
 _FROZEN: Final = ("entry", "saga", "checkpoint", "signer", "document", "ticket", "worker", "tree")
 _NUMBERED: Final = ("saga", "incident", "approval", "ticket", "document", "signer", "admission", "batch")

@@ -16,6 +16,7 @@ from amends.core.words.values import SagaId
 from amends.errors import RefusedError
 from amends.runtime.drive.roster import Proof, UnsignedDecision, asked_in, signed_at
 from amends.runtime.engine.local import LocalEngine
+from amends.text import counted
 
 Provable: TypeAlias = c.AnswerApproval | c.RetryIncident | c.ResolveIncident | c.UnpauseSaga | c.RaiseLimits
 
@@ -28,6 +29,8 @@ async def proved(engine: LocalEngine, saga: SagaId, command: Provable, proof: Pr
             raise RefusedError("this coordinator has a gate of its own, and verifies no signatures")
         return command
     state = await engine.state(saga)
+    if isinstance(command, c.RetryIncident) and (command.mitigate or state.mitigated_by):
+        await _require_answered_below(engine, state, command.by)
     sure = replace(command, proved=True) if isinstance(command, c.AnswerApproval) else command
     moment = engine.moment()
     at = moment.now if proof is None else signed_at(proof, moment.now)
@@ -72,6 +75,8 @@ async def proved_back(
         return command
     state, moment = await engine.state(saga), engine.moment()
     events = decide(state, command, moment)
+    if isinstance(command, c.CancelSaga) and command.mitigate:
+        await _require_answered_below(engine, state, command.by)
     decisions = [event for event in events if isinstance(event, DecisionEvent)]
     if not decisions or (proof is None and not await policies.why_unsigned(state, events)):
         return command
@@ -79,6 +84,19 @@ async def proved_back(
     at = moment.now if proof is None else signed_at(proof, moment.now)
     going = c.Sign(command, fact, await policies.proved(saga, fact, proof, at=at))
     return await _proved_whole(engine, state, going, moment)
+
+
+async def _require_answered_below(engine: LocalEngine, state: Saga, by: str) -> None:
+    """Raises RefusedError where a child's incident would be closed with its parent's, in somebody's name and unsigned:
+    the child would then stand still for good.
+    """
+    unsigned = await engine.unsigned_below(state, by)
+    if unsigned:
+        raise RefusedError(
+            f"saga {state.id} would have its children go back from {counted(len(unsigned), 'incident')} "
+            f"({', '.join(unsigned)}), and a signature answers for one; resolve or retry these first, each signed, "
+            "then ask again"
+        )
 
 
 async def proved_together(

@@ -7,6 +7,7 @@ The id follows from the parent's and the step's; what makes a saga a child is wh
 from __future__ import annotations
 
 import hashlib
+from collections.abc import AsyncGenerator
 from typing import Final, cast
 
 from amends.core.events import SagaStarted
@@ -141,7 +142,17 @@ async def _rolled_back_instead(journal: Journal, saga: Saga, step: Step) -> str:
 
 async def unmitigated_below(journal: Journal, saga: Saga) -> tuple[str, ...]:
     """The steps of its children, and of theirs, that stand, cannot be taken back, and declare no mitigation."""
-    found: list[str] = []
+    return tuple(
+        [
+            f"step {step.id} of child {child.id} ({step.topic}: {step.contract.no_rollback})"
+            async for child in standing_below(journal, saga)
+            for step in unmitigated(child)
+        ]
+    )
+
+
+async def standing_below(journal: Journal, saga: Saga) -> AsyncGenerator[Saga]:
+    """Its children, and theirs, that would be taken back with it."""
     query = SagaQuery(parent=saga.id)
     while True:
         page = await journal.sagas(query)
@@ -150,11 +161,9 @@ async def unmitigated_below(journal: Journal, saga: Saga) -> tuple[str, ...]:
             if called is None or not called.standing or row.status.has_gone_back:
                 continue
             child = await load(journal, row.id)
-            found += [
-                f"step {step.id} of child {child.id} ({step.topic}: {step.contract.no_rollback})"
-                for step in unmitigated(child)
-            ]
-            found += await unmitigated_below(journal, child)
+            yield child
+            async for below in standing_below(journal, child):
+                yield below
         if page.cursor is None:
-            return tuple(found)
+            return
         query = SagaQuery(parent=saga.id, before=page.cursor)

@@ -52,7 +52,14 @@ from amends.runtime.declare.limits import journaled, within_time
 from amends.runtime.drive.asking import LOOK_AGAIN_S
 from amends.runtime.drive.children import here
 from amends.runtime.drive.family import PARENT_STEP, Family, current
-from amends.runtime.drive.kinship import child_id, former_child_id, is_strange, require_child, says_it_is
+from amends.runtime.drive.kinship import (
+    child_id,
+    former_child_id,
+    is_strange,
+    require_child,
+    says_it_is,
+    standing_below,
+)
 from amends.runtime.drive.worker_context import WorkerContext
 from amends.runtime.engine.background import BackgroundTasks
 from amends.runtime.engine.built_in import know_built_in
@@ -329,7 +336,36 @@ class Children:
                 raise Fatal(f"{what} {child} could not be rolled back ({named}): {_why(state)}", happened=False)
             await self._around.clock.sleep(self._around.settings.poll_s)  # another worker has it
 
+    async def unsigned_below(self, saga: Saga, by: str) -> tuple[str, ...]:
+        """The incidents of its children, and theirs, that would be closed in somebody's name, and take a signature,
+        where they have it go back with mitigation.
+        """
+        cancel = c.CancelSaga(by=by, why="", mitigate=True, follows=True)
+        return tuple(
+            [
+                f"{child.id}/{one.number}"
+                async for child in standing_below(self._journal, saga)
+                if await self._takes_signature(child, cancel)
+                for one in child.open_incidents
+            ]
+        )
+
+    async def _takes_signature(self, child: Saga, cancel: c.CancelSaga) -> bool:
+        """Whether what would go on record in a child, as its parent goes back, counts only if somebody signs it."""
+        policies = self._engine.policies
+        if policies is None or child.phase is not SagaStatus.INCIDENT:
+            return False
+        try:
+            coming = decide(child, cancel, self._around.moment())
+        except RefusedError:
+            return False
+        return bool(await policies.why_unsigned(child, coming))
+
     async def _ask_back(self, child: SagaId, cancel: c.CancelSaga, what: str) -> None:
+        state = await self._state(child) if cancel.mitigate else None
+        if state is not None and await self._takes_signature(state, cancel):
+            named = ", ".join(f"{child}/{one.number}" for one in state.open_incidents)
+            raise Fatal(f"{what} {child} goes back once somebody has resolved or retried {named}", happened=False)
         try:
             await self._engine.request(child, cancel)
         except PastPivotError as exc:

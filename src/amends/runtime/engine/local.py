@@ -462,6 +462,10 @@ class LocalEngine:
         """Have voided what people are still asked under a policy that judges no more, unless somebody has."""
         return () if self.policies is None else await self.policies.void_outlived(self.request)
 
+    async def unsigned_below(self, state: Saga, by: str) -> tuple[str, ...]:
+        """The incidents below a saga that need a signature of their own before it goes back with mitigation."""
+        return await self._children.unsigned_below(state, by)
+
     async def policy_in_force(self) -> str | None:
         """The digest of the policy that judges now; None where the gate goes by none that is adopted."""
         if self.policies is None:
