@@ -91,6 +91,8 @@ def test_a_person_has_it_go_back_from_its_incident() -> None:
     assert isinstance(begun, e.RollbackStarted)
     assert (begun.mitigate, begun.by, begun.cause, begun.step) == (True, PERSON, e.Cause.FATAL, HOTEL)
     assert [one.status for one in story.saga.incidents] == [IncidentStatus.RESOLVED]
+    (over,) = [fact for fact in story.facts if isinstance(fact, e.IncidentResolved)]
+    assert over.mitigate, "a person may sign that; it is not to read as if they vouched for something"
     story.takes_back(MAIL).takes_back(FLIGHT).comes_to_its_end()
     assert story.phase is _G.MITIGATED
 

@@ -188,7 +188,15 @@ async def seen_to_below(shop: Workshop, coordinator: Coordinator, *, mitigate: b
         await coordinator.cancel("w-1", mitigate=True, by=KIM, proof=signer(shop.kim))
     assert await heads() == before
     assert (await coordinator.retry_incident(below, by=KIM, proof=signer(shop.kim))).status == "rolled_back"
-    await coordinator.retry_incident("w-1/1", mitigate=mitigate, by=KIM, proof=signer(shop.kim))
+    signed = list[str]()
+
+    def sign(text: str) -> str:
+        signed.append(text)
+        return signer(shop.kim)(text)
+
+    await coordinator.retry_incident("w-1/1", mitigate=mitigate, by=KIM, proof=sign)
+    assert "\ndecision: retry\nincident: 1\n" in signed[0]
+    assert ("\nmitigate: true\n" in signed[0]) is mitigate, "what they sign says that it goes back past its pivot"
     assert (await coordinator.show("w-1")).status == "rolled_back"
     assert await shop.verdicts(child) == ({"covered"}, [])
     return "completed"

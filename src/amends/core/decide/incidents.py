@@ -146,7 +146,7 @@ def cancel(saga: Saga, command: c.CancelSaga, moment: c.Moment) -> tuple[e.Event
         raise PastPivotError(f"saga {saga.id} cannot be cancelled: {pivot_says(saga.steps[saga.pivot])}{_or(saga)}")
     if saga.awaited is not None and saga.awaited.above is None and (saga.awaited.mitigate or not command.mitigate):
         return ()
-    over = closed(saga, command.by, "the saga was cancelled", own=own)
+    over = closed(saga, command.by, "the saga was cancelled", own=own, mitigate=command.mitigate)
     asked = e.RollbackAwaited(
         cause=e.Cause.CANCELLED, why=command.why, step=None, by=command.by, mitigate=command.mitigate, own=own
     )
@@ -178,7 +178,7 @@ def require_mitigable(saga: Saga, below: tuple[str, ...] = ()) -> None:
 
 def _mitigated_from_here(saga: Saga, by: str, moment: c.Moment, *, own: bool) -> tuple[e.Event, ...]:
     """A rollback that came to what it could not take back goes on, with what is declared to be done about that."""
-    over = closed(saga, by, "the saga goes back with mitigation", own=own)
+    over = closed(saga, by, "the saga goes back with mitigation", own=own, mitigate=True)
     return (*over, e.RollbackResumed(by=by, deadline_at=window_end(saga, moment), mitigate=True, own=own))
 
 
@@ -194,16 +194,16 @@ def require_whole(saga: Saga) -> None:
 
 
 def closed(
-    saga: Saga, by: str, reason: str, *, own: bool = False
+    saga: Saga, by: str, reason: str, *, own: bool = False, mitigate: bool = False
 ) -> tuple[e.IncidentResolved | e.IncidentRetried, ...]:
     """Somebody has the saga go back: the incidents that kept it are over, but those that only tell something.
 
     What could not be taken back before is due again, with a full measure of attempts.
     """
     return tuple(
-        e.IncidentRetried(incident=incident.number, by=by, own=own)
+        e.IncidentRetried(incident=incident.number, by=by, own=own, mitigate=mitigate)
         if is_tried_again(saga, incident)
-        else e.IncidentResolved(incident=incident.number, by=by, reason=reason, settled=(), own=own)
+        else e.IncidentResolved(incident=incident.number, by=by, reason=reason, settled=(), own=own, mitigate=mitigate)
         for incident in saga.open_incidents
         if not _only_tells(incident)
     )
@@ -419,7 +419,7 @@ def _mitigate_incident(
     require_whole(saga)
     step = None if incident.step is None else saga.steps[incident.step]
     cause = e.Cause.FATAL if step is not None and step.fatal else e.Cause.CANCELLED
-    over = closed(saga, command.by, "the saga goes back with mitigation", own=own)
+    over = closed(saga, command.by, "the saga goes back with mitigation", own=own, mitigate=True)
     asked = e.RollbackAwaited(cause=cause, why=incident.why, step=incident.step, by=command.by, mitigate=True, own=own)
     return (*over, *_gone_back(reduce(evolve, over, saga.copy()), asked, window_end(saga, moment)))
 

@@ -127,7 +127,7 @@ class IncidentRetried:
     """`let_run`: a person takes the compensation, or the mitigation, on themselves that the gate refused.
 
     `repeat`: an attempt was lost, and a person has the step done once more all the same. `raises`: limits that were
-    signed with it.
+    signed with it. `mitigate`: it is over because the saga goes back, past its pivot too.
     """
 
     incident: int
@@ -137,6 +137,7 @@ class IncidentRetried:
     repeat: bool = False
     signed: str = ""
     raises: str = ""
+    mitigate: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +158,8 @@ class IncidentCommented:
 class IncidentResolved:
     """A person vouches for these steps; nothing is owed for them any more.
 
-    `proof` says where that can be seen. `raises`: limits that were signed with it.
+    `proof` says where that can be seen. `raises`: limits that were signed with it. `mitigate`: nobody vouches, and it is
+    over because the saga goes back, past its pivot too.
     """
 
     incident: int
@@ -168,6 +170,7 @@ class IncidentResolved:
     own: bool = False
     signed: str = ""
     raises: str = ""
+    mitigate: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
