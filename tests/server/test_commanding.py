@@ -1,12 +1,16 @@
 """Commands over HTTP, to a real server that drives the sagas of a module and of a file."""
 
+import asyncio
 from collections.abc import Generator
 from pathlib import Path
 from subprocess import run
 
 import pytest
 
+from amends import Coordinator, Limit, Limits
+from amends.errors import ProofError
 from amends.evidence.proof.keys import NAMESPACE
+from tests.server import world
 from tests.server.client import Client
 from tests.server.serving import Serving, run_cli, serving
 
@@ -277,6 +281,40 @@ def test_a_decision_that_has_to_be_signed_gives_the_text_and_takes_the_signature
     ):
         _grant_signed(agent, anna, key, tmp_path)
         _grant_together(server, agent, anna, key)
+
+
+def test_going_back_from_an_incident_is_signed_through_connect(tmp_path: Path) -> None:
+    key, folder = tmp_path / "anna", tmp_path / "j"
+    run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
+    folder.mkdir(mode=0o700)
+    journal, policy = folder / "journal.db", world.POLICY + "approvals: {proof: signed}\n"
+    limits = Limits(steps=Limit(1, then="call"))
+    world.on(journal, lambda one: world.start(one, world.confirmed, "lid", 1, id="s-1", limits=limits), policy=policy)
+    world.on(journal, lambda one: world.start(one, world.doomed, "lid", id="s-2"))
+    run_cli("person", "enrol", "person:anna", "--ssh-key", f"{key}.pub", journal=journal)
+    texts = list[str]()
+
+    def sign(text: str) -> str:
+        texts.append(text)
+        words = ["ssh-keygen", "-Y", "sign", "-n", NAMESPACE, "-f", str(key)]
+        return run(words, input=text, capture_output=True, text=True, check=True).stdout
+
+    async def decide(server: Serving) -> None:
+        anna = server.new_token("person:anna", "view", "decide")
+        async with Coordinator.connect(server.url, token=anna) as coordinator:
+            with pytest.raises(ProofError):
+                await coordinator.rollback("s-1", to="reserved", why="once more")
+            with pytest.raises(ProofError):
+                await coordinator.cancel("s-2", mitigate=True, why="by hand")
+            assert (await coordinator.rollback("s-1", to="reserved", why="once more", proof=sign)).status == "incident"
+            assert (await coordinator.cancel("s-2", mitigate=True, why="by hand", proof=sign)).status == "incident"
+
+    with serving(folder, "--module", "tests.server.world", journal=journal) as server:
+        asyncio.run(decide(server))
+    assert ["mitigate: true" in text for text in texts] == [False, True]
+    root: str = world.on(journal, world.root_of)
+    run_cli("evidence", "tree-head", "--new", journal=journal)
+    assert '"proved": 2' in run_cli("evidence", "verify", "--root", root, "--json", journal=journal)
 
 
 def _grant_together(server: Serving, agent: Client, anna: Client, key: Path) -> None:
