@@ -7,6 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from tests.server.client import Client
 from tests.server.serving import Serving, serving
 
 CHARGE: dict[str, Any] = {"topic": "shop.charge", "compensation": True, "timeout": 20}
@@ -159,12 +160,57 @@ def test_what_nobody_reports_is_lost_when_the_session_is_taken_up_again(agent: A
     agent.open("taken")
     asked = agent.step("c1", probed, order="o")
     assert (asked["part"], asked["key"]) == ("probe", first["key"])
-    late = agent.report(first["token"], "succeeded", result="too late")
-    assert late["token"] == asked["token"], "its report changes nothing any more"
+    late = agent.report(first["token"], "succeeded", result="paid late")
+    assert late["token"] == asked["token"], "the probe is out already"
     found = agent.report(asked["token"], "happened", result="paid")
-    assert (found["state"], found["result"]) == ("succeeded", "paid")
+    assert (found["state"], found["result"]) == ("succeeded", "paid late"), "as whoever made the call has said first"
     refused = agent.ask("POST", "/sessions/taken/checkpoint", 409, json={"holder": stale, "name": "x"})
     assert refused["type"] == "urn:amends:SessionOverError"
+
+
+@pytest.mark.parametrize("is_back", [False, True])
+def test_what_a_call_did_that_was_out_when_its_session_failed_is_on_record(
+    agent: Agent, worker: Agent, server: Serving, is_back: bool
+) -> None:
+    """Its report was answered by a 409 and dropped: an effect that came after its compensation stood for good."""
+    contract = {**CHARGE, "topic": f"shop.out-{is_back}".lower()}
+    agent.open(saga := f"out-{is_back}".lower())
+    out = agent.step("c1", contract, order="out")
+    left: dict[str, Any] = {"error": {"type": "ValueError", "reason": "no"}}
+    assert agent.post("fail", wait=0, **left)["state"] == "running"
+    undoing = worker.task(contract["topic"])
+    assert (undoing["part"], undoing["certain"], undoing["result"]) == ("compensation", False, None)
+    if is_back:
+        worker.report(undoing["token"], "succeeded")
+        assert agent.post("fail", **left)["status"] == "rolled_back"
+    assert agent.report(out["token"], "succeeded", result="paid") == {"state": "taken"}
+    if not is_back:
+        worker.report(undoing["token"], "succeeded")
+    with Client(server) as admin:
+        admin.until(saga, "incident.opened")
+        assert "late_success.enrolled" in admin.names(saga)
+        (incident,) = [one for one in admin.get("/incidents").json()["items"] if one["saga"] == saga]
+    assert "after its compensation; whether the effect stands is not known" in incident["why"]
+
+
+def test_what_was_not_there_when_its_probe_looked_is_taken_back_once_it_is_reported(
+    agent: Agent, worker: Agent, server: Serving
+) -> None:
+    contract = {**CHARGE, "topic": "shop.looked", "probe": True}
+    agent.open("looked")
+    out = agent.step("c1", contract, order="out")
+    left: dict[str, Any] = {"error": {"type": "ValueError", "reason": "no"}}
+    assert agent.post("fail", wait=0, **left)["state"] == "running"
+    worker.report(worker.task("shop.looked")["token"], "not_happened")
+    assert agent.post("fail", **left)["status"] == "rolled_back"
+    for _ in range(2):
+        assert agent.report(out["token"], "succeeded", result="paid") == {"state": "taken"}, "twice is once"
+    undoing = worker.task("shop.looked")
+    assert (undoing["part"], undoing["certain"], undoing["result"]) == ("compensation", True, "paid")
+    worker.report(undoing["token"], "succeeded")
+    with Client(server) as admin:
+        admin.until("looked", "compensation.succeeded")
+        assert admin.names("looked").count("late_success.enrolled") == 1
 
 
 def test_what_failed_is_asked_for_again_with_the_same_key(agent: Agent) -> None:

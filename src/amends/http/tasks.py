@@ -105,6 +105,11 @@ class Task:
     taken: asyncio.Event = field(default_factory=asyncio.Event)
     under_way: UnderWay | None = None
 
+    def came_late(self, report: CallReport) -> bool:
+        """Whether it says that an action took effect that was given up before: that is news, and owed again."""
+        is_lost = self.report.cancelled() or self.report.result()["outcome"] == "lost"
+        return is_lost and self.part == "action" and report["outcome"] == "succeeded"
+
     def fields(self) -> dict[str, object]:
         """The task as whoever makes the call is told of it."""
         return {

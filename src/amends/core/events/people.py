@@ -158,8 +158,8 @@ class IncidentCommented:
 class IncidentResolved:
     """A person vouches for these steps; nothing is owed for them any more.
 
-    `proof` says where that can be seen. `raises`: limits that were signed with it. `mitigate`: nobody vouches, and it is
-    over because the saga goes back, past its pivot too.
+    `proof` says where that can be seen. `raises`: limits that were signed with it. `mitigate`: it is over because the
+    saga goes back, past its pivot too, and nobody vouches.
     """
 
     incident: int

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from fnmatch import fnmatchcase
 from typing import Any
 
-from amends.errors import InputError
+from amends.errors import InputError, SessionOverError, UnknownError
 from amends.http.api.operations import At, Operation, get, post
 from amends.http.api.sessions import STEP, checked_wait
 from amends.http.api.shapes import SOME_OBJECT, maybe, record
@@ -97,7 +97,8 @@ async def report_attempt(  # noqa: PLR0913 - one for each thing that can be said
     Of a probe: `happened`, with what the action would have returned, or `not_happened`. `fatal`: it is not to be tried
     again. `after`: seconds until it may. `changed_since`: a compensation found that somebody else has changed it. The
     answer is where the step stands now, as of `/v1/sessions/{session}/steps`; `taken` where that is to be asked for.
-    Where the server was started anew meanwhile, how an action ended goes on record all the same.
+    Where the server was started anew meanwhile, how an action ended goes on record all the same; so does that one took
+    effect whose session was left, or whose time was up.
     """
     task = at.served.tasks.find(token)
     report: CallReport = {
@@ -114,7 +115,12 @@ async def report_attempt(  # noqa: PLR0913 - one for each thing that can be said
     if task is None:
         return await at.served.sessions.report_late(at.served.tasks.attempt_of(token), report, at.caller)
     at.caller.require_definition(task.definition)
-    at.served.tasks.end(task, report)
+    if not at.served.tasks.end(task, report) and task.came_late(report):
+        with suppress(UnknownError):  # no attempt of its own, or one that is under way elsewhere by now
+            await at.served.sessions.report_late(at.served.tasks.attempt_of(token), report, at.caller)
+        with suppress(SessionOverError):
+            return await at.served.sessions.after_report(token, checked_wait(wait))
+        return {"state": "taken"}
     return await at.served.sessions.after_report(token, checked_wait(wait))
 
 

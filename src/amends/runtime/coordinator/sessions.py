@@ -104,7 +104,7 @@ class Sessions(ABC):
     async def tell_end(
         self, saga: str, step: str, *, attempt: int, outcome: Outcome, wait: float | timedelta = 0
     ) -> None:
-        """Put on record how an attempt ended whose driver has gone; `wait` for that so many seconds.
+        """Put on record how an attempt ended whose driver has gone, or gave it up; `wait` for that so many seconds.
 
         Raises UnknownError where it has not, and for an attempt that is not on record.
         """

@@ -49,7 +49,7 @@ class AttemptEnd:
 
 
 async def put_on_record(engine: LocalEngine, journal: Journal, clock: Clock, end: AttemptEnd, wait_s: float) -> None:
-    """Put the end of an attempt on record whose driver has gone.
+    """Put the end of an attempt on record whose driver has gone, or gave it up.
 
     Where it was found lost meanwhile, a success still is; any other end says nothing more than that.
     `wait_s`: how long to wait until the journal says that the driver has gone. Raises UnknownError where it does not by
@@ -66,20 +66,30 @@ async def put_on_record(engine: LocalEngine, journal: Journal, clock: Clock, end
 
 
 async def _is_put_on_record(engine: LocalEngine, journal: Journal, end: AttemptEnd) -> bool:
-    saga, outcome = end.saga, end.outcome
+    saga = end.saga
     async with engine.claims.of(saga):
+        if not await _is_in_flight(engine, end):
+            await _enrol(engine, end)  # by nobody's leave: whoever drives it goes on
+            return True
         leases = () if engine.running(saga) is not None else await journal.claim(engine.worker, saga=saga)
         try:
-            step = (await engine.state(saga)).steps.get(end.step)
-            if step is None or step.attempts < end.attempt:
-                raise UnknownError(f"saga {saga} has no attempt {end.attempt} of step {end.step} on record")
-            if step.status is StepStatus.RUNNING and step.attempts == end.attempt:
-                if leases:  # nobody drives it: it is in flight, and this is how that ended
-                    await engine.request(saga, c.RecordOutcome(step=end.step, outcome=outcome))
-                return bool(leases)
-            if isinstance(outcome, Succeeded):
-                await engine.request(saga, c.EnrolLate(step=end.step, attempt=end.attempt, outcome=outcome))
-            return True
+            if leases and await _is_in_flight(engine, end):  # nobody drives it, and this is how that ended
+                await engine.request(saga, c.RecordOutcome(step=end.step, outcome=end.outcome))
+            elif leases:
+                await _enrol(engine, end)
+            return bool(leases)
         finally:
             for lease in leases:
                 await journal.release(lease)
+
+
+async def _is_in_flight(engine: LocalEngine, end: AttemptEnd) -> bool:
+    step = (await engine.state(end.saga)).steps.get(end.step)
+    if step is None or step.attempts < end.attempt:
+        raise UnknownError(f"saga {end.saga} has no attempt {end.attempt} of step {end.step} on record")
+    return step.status is StepStatus.RUNNING and step.attempts == end.attempt
+
+
+async def _enrol(engine: LocalEngine, end: AttemptEnd) -> None:
+    if isinstance(end.outcome, Succeeded):
+        await engine.request(end.saga, c.EnrolLate(step=end.step, attempt=end.attempt, outcome=end.outcome))
