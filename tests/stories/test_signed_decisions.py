@@ -222,7 +222,9 @@ async def mitigated_before_a_child_stopped(shop: Workshop, coordinator: Coordina
 
 async def mitigated_while_a_child_goes_back(shop: Workshop, coordinator: Coordinator) -> str:
     shop.held = asyncio.Event()
-    await coordinator.start(coordinator.registry.definition("shop.toils", 1), well=False, id="w-1", actor="agent:desk")
+    _ = await coordinator.start(
+        coordinator.registry.definition("shop.toils", 1), well=False, id="w-1", actor="agent:desk"
+    )
     async with asyncio.timeout(30):
         while "holds back" not in shop.world:
             await asyncio.sleep(0.01)
