@@ -73,7 +73,8 @@ def slack_message(notice: Notice, console: str) -> bytes:
             "url": link_of(notice, console),
         }
         blocks.append({"type": "actions", "elements": [button]})
-    return canonical({"text": f"{title}: {what} ({notice.about})", "blocks": blocks}).encode()
+    instead = _mrkdwn(f"{title}: {what} ({notice.about})")
+    return canonical({"text": instead, "blocks": blocks}).encode()
 
 
 _FACTS: Final = (

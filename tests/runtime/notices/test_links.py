@@ -79,6 +79,9 @@ def test_text_of_others_mentions_nobody_in_slack() -> None:
     text = json.loads(slack_message(ASKED, CONSOLE))["blocks"][0]["text"]["text"]
     assert "<!channel>" not in text
     assert "&lt;!channel&gt; \u2217now\u2217 'x' &amp;" in text
+    named = Notice(id="x", type="incident.opened", at=0, about="<!channel>/1", data={"topic": "a"})
+    said = json.loads(slack_message(named, ""))["text"]
+    assert said == "A saga needs a person: a (&lt;!channel&gt;/1)", "what is shown where blocks are not"
     long = Notice(id="x", type="incident.opened", at=0, about="s/1", data={"why": "x" * 9_000})
     assert len(json.loads(slack_message(long, ""))["blocks"][0]["text"]["text"]) <= 3_000
 
