@@ -34,6 +34,19 @@ def test_the_printed_address_logs_in_once(tmp_path: Path) -> None:
         assert second.at == "/login?next=%2Fapprovals"
 
 
+@pytest.mark.parametrize("twice", ["X-Forwarded-Email", "X-Forwarded-Groups"])
+def test_a_proxy_that_adds_its_header_to_a_callers_own_names_nobody(tmp_path: Path, twice: str) -> None:
+    """The first of them counted, which was the caller's."""
+    more = ("--behind-proxy", "--proxy-header", "X-Forwarded-Email", "--role", "on-call=view,decide")
+    said = [("X-Forwarded-Email", "anna@example.com"), ("X-Forwarded-Groups", "on-call")]
+    with serving(tmp_path / "j", *more) as server:
+        named = httpx2.get(server.url, headers=said, trust_env=False)
+        assert named.status_code == 200
+        forged = httpx2.get(server.url, headers=[(twice, "on-call"), *said], trust_env=False)
+    assert forged.status_code == 403
+    assert f"the header {twice} came twice" in forged.text
+
+
 def test_looking_at_the_printed_address_does_not_use_it_up(server: Serving) -> None:
     printed = urlsplit(server.login)
     one = Person(server)

@@ -12,7 +12,7 @@ from typing import Final
 from starlette.requests import Request
 
 from amends.dataclass import dataclass
-from amends.errors import InputError
+from amends.errors import ForbiddenError, InputError
 from amends.http.callers import Caller
 from amends.http.console.roles import Roles, caller_in
 
@@ -29,9 +29,15 @@ class TrustedProxy:
 
     def caller_of(self, request: Request) -> Caller | None:
         """The person that the proxy names; None where it names nobody. Raises ForbiddenError for one without a role."""
-        name = request.headers.get(self.name_header, "").strip()
+        name = ", ".join(request.headers.getlist(self.name_header)).strip()
         if not name or not self._is_trusted(request):
             return None
+        for header in (self.name_header, self.groups_header):
+            if len(request.headers.getlist(header)) > 1:
+                raise ForbiddenError(
+                    f"the header {header} came twice, so one of them is somebody else's; have the proxy remove it from "
+                    "what comes from outside"
+                )
         groups = [one.strip() for one in request.headers.get(self.groups_header, "").split(",") if one.strip()]
         return caller_in(self.roles, name, groups, "proxy")
 
