@@ -139,6 +139,19 @@ def test_an_end_that_is_asked_for_twice_at_once_is_one(agent: Agent, worker: Age
     assert [(one["state"], one["status"]) for one in said] == [("ended", status)] * 5
 
 
+def test_a_resource_that_another_has_is_asked_for_again(agent: Agent, worker: Agent) -> None:
+    """The answer came when the other had ended, and a proxy cut it off before."""
+    agent.open("has-it")
+    assert agent.post("lock", resources=["dock/1"]) == {"state": "open"}
+    worker.open("wants-it")
+    for _ in range(2):
+        assert worker.post("lock", resources=["dock/1"], wait=0.1) == {"state": "running"}
+    assert agent.post("complete", result={})["status"] == "completed"
+    for _ in range(2):
+        assert worker.post("lock", resources=["dock/1"]) == {"state": "open"}
+    assert "is 0 to 60 seconds" in worker.post("lock", 422, resources=["dock/1"], wait=61)["detail"]
+
+
 def test_a_session_that_is_being_completed_is_not_left_in_another_way(agent: Agent, worker: Agent) -> None:
     """Something is promised for the end, so that it takes as long as the call for it."""
     held = {"topic": "shop.mail", "hold": True, "no_rollback": "a mail is sent"}

@@ -12,7 +12,7 @@ import hmac
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from starlette.requests import Request
 
@@ -50,8 +50,8 @@ from amends.runtime.saga.session import Session
 
 if TYPE_CHECKING:
     from amends.bootstrap import Coordinator
-    from amends.runtime.engine.handle import Ended
 
+T = TypeVar("T")
 Fields = dict[str, object]
 TAKE_UP_S: Final = 5.0
 _LOOKS: Final = 10
@@ -130,19 +130,17 @@ class OpenSession:
     seen_at: float = 0.0
     """When the last of them came, or was answered, by the clock that no one sets."""
     tokens: dict[str, StepUnderWay] = field(default_factory=dict[str, StepUnderWay])
-    ending: dict[str, asyncio.Future[Ended[Any]]] = field(default_factory=dict[str, "asyncio.Future[Ended[Any]]"])
-    """Its ends that are under way, by their verbs: whoever asks for one again waits for the same."""
+    verbs: dict[str, asyncio.Future[Any]] = field(default_factory=dict[str, "asyncio.Future[Any]"])
+    """What takes long of it and is under way, its ends among that: whoever asks again waits for the same."""
 
-    async def ended(
-        self, verb: str, end: Callable[[], Coroutine[Any, Any, Ended[Any]]], wait_s: float
-    ) -> Ended[Any] | None:
-        """How it ended, in a way that is begun here unless it is under way; None where that takes longer."""
-        under_way = self.ending.get(verb)
+    async def within(self, verb: str, begin: Callable[[], Coroutine[Any, Any, T]], wait_s: float) -> asyncio.Future[T]:
+        """What is begun here unless it is under way; it may not be done within `wait_s`."""
+        under_way: asyncio.Future[T] | None = self.verbs.get(verb)
         if under_way is None:
-            under_way = self.ending[verb] = asyncio.ensure_future(end())
-            under_way.add_done_callback(lambda _: self.ending.pop(verb, None))
+            under_way = self.verbs[verb] = asyncio.ensure_future(begin())
+            under_way.add_done_callback(lambda _: self.verbs.pop(verb, None))
         await asyncio.wait({under_way}, timeout=wait_s)
-        return under_way.result() if under_way.done() else None
+        return under_way
 
     def answers(self, request: Request, elapsed: Callable[[], float]) -> None:
         """The calling task answers a request about it."""
@@ -320,7 +318,7 @@ class OpenSessions:
     async def close(self) -> None:
         """Leave all of them, for whoever takes them up: the calls that are out are lost."""
         owners = [one.owner for one in self._open.values() if one.owner is not None]
-        endings = [each for one in self._open.values() for each in one.ending.values()]
+        endings = [each for one in self._open.values() for each in one.verbs.values()]
         steps = [step for one in self._open.values() for step in one.steps.values()]
         for step in steps:
             step.abandon(self._tasks)

@@ -217,10 +217,15 @@ class RemoteSession(Calling):
 
     async def end(self, verb: str, body: Mapping[str, object]) -> Fields:
         """End it in one of the ways that there are; how it ended, as the server tells it."""
+        said = await self._until_done(verb, body)
+        self._is_left = True
+        return said
+
+    async def _until_done(self, verb: str, body: Mapping[str, object]) -> Fields:
+        """Ask for what may take longer than one request; it is one, however often it is asked for."""
         said = await self._post(verb, body)
         while said["state"] == "running":
             said = await self._post(verb, body)
-        self._is_left = True
         return said
 
     async def detach(self) -> None:
@@ -439,7 +444,7 @@ class RemoteSession(Calling):
 
     async def lock(self, *resources: str) -> None:
         """Keep resources to this saga until it has ended."""
-        await self._post("lock", {"resources": [checked_resource(name) for name in resources]})
+        await self._until_done("lock", {"resources": [checked_resource(name) for name in resources]})
 
     async def abort(self, why: str) -> NoReturn:
         """Give up: leave the block, and all is taken back, with `why` on record as the reason."""

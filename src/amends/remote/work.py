@@ -203,7 +203,7 @@ class RemoteWork(RemoteSession):
 
     async def settle(self, error: StepError) -> None:
         """Have a step that ended badly, and may stand, settled before anything takes its place. Await it."""
-        await self._post("settle", {"step": error.step, "why": str(error)})
+        await self._until_done("settle", {"step": error.step, "why": str(error)})
 
     async def checkpoint(self, name: str) -> Feedback | None:
         known = self._memory.checkpoint(name)

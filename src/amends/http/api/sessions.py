@@ -249,11 +249,22 @@ async def call_in_session(  # noqa: PLR0913 - one for each thing that can be sai
     )
 
 
-async def settle_in_session(at: At, session: str, *, holder: str, step: str, why: str) -> object:
-    """Have a step that ended badly, and may stand, taken back before something else takes its place."""
+async def settle_in_session(at: At, session: str, *, holder: str, step: str, why: str, wait: float = 20.0) -> object:
+    """Have a step that ended badly, and may stand, taken back before something else takes its place.
+
+    Where that takes longer than `wait` seconds, the `state` is `running`: ask again. Else it is `open`.
+    """
+    wait_s = checked_wait(wait)
     one, opened = await _held(at, session, holder)
     _require_step(one, opened, step)
-    await opened.settle(step, why)
+    under_way = await one.within(f"settle {step}", lambda: opened.settle(step, why), wait_s)
+    return _open_once(under_way)
+
+
+def _open_once(under_way: asyncio.Future[None]) -> Fields:
+    if not under_way.done():
+        return {"state": "running"}
+    under_way.result()
     return {"state": "open"}
 
 
@@ -322,11 +333,12 @@ async def spend_in_session(
     return {"state": "open"}
 
 
-async def lock_in_session(at: At, session: str, *, holder: str, resources: list[str]) -> object:
-    """Keep resources to this session until it has ended."""
-    _, opened = await _held(at, session, holder)
-    await opened.lock(*resources)
-    return {"state": "open"}
+async def lock_in_session(at: At, session: str, *, holder: str, resources: list[str], wait: float = 20.0) -> object:
+    """Keep resources to this session until it has ended. `wait` and `state` as for settle."""
+    wait_s = checked_wait(wait)
+    one, opened = await _held(at, session, holder)
+    under_way = await one.within(f"lock {' '.join(resources)}", lambda: opened.lock(*resources), wait_s)
+    return _open_once(under_way)
 
 
 async def complete_session(
@@ -400,10 +412,11 @@ async def _is_over(at: At, session: str, status: SagaStatus) -> Fields | None:
 async def _ended(
     at: At, one: OpenSession, verb: str, end: Callable[[], Coroutine[Any, Any, Ended[Any]]], wait_s: float
 ) -> Fields:
-    how = await one.ended(verb, end, wait_s)
-    if how is None:
+    under_way = await one.within(verb, end, wait_s)
+    if not under_way.done():
         history = await at.coordinator.show(one.id)
         return {"state": "running", **ended_fields(ended(history.saga))}
+    how = under_way.result()
     if how.status.ended or how.status is SagaStatus.ROLLING_BACK or how.incidents:
         one.leave.set()
     return {"state": "ended" if how.status.ended else "halted", **ended_fields(how)}
