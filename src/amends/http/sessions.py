@@ -131,10 +131,10 @@ class OpenSession:
     """When the last of them came, or was answered, by the clock that no one sets."""
     tokens: dict[str, StepUnderWay] = field(default_factory=dict[str, StepUnderWay])
     verbs: dict[str, asyncio.Future[Any]] = field(default_factory=dict[str, "asyncio.Future[Any]"])
-    """What takes long of it and is under way, its ends among that: whoever asks again waits for the same."""
+    """Verbs that take long and are under way, its ends among them: whoever asks again waits for the same."""
 
     async def within(self, verb: str, begin: Callable[[], Coroutine[Any, Any, T]], wait_s: float) -> asyncio.Future[T]:
-        """What is begun here unless it is under way; it may not be done within `wait_s`."""
+        """A verb, begun here unless it is under way; it may not be done within `wait_s`."""
         under_way: asyncio.Future[T] | None = self.verbs.get(verb)
         if under_way is None:
             under_way = self.verbs[verb] = asyncio.ensure_future(begin())
