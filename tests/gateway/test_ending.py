@@ -43,6 +43,11 @@ HELLO: dict[str, Any] = {
 }
 
 
+def hear_of_interrupts() -> None:
+    """What a shell starts in the background is deaf to ^C, and so is all that it starts."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 @pytest.mark.parametrize(
     ("sign", "code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, 130), (None, 0)], ids=["term", "int", "end"]
 )
@@ -54,6 +59,7 @@ def test_a_server_that_will_not_end_is_not_left_behind(tmp_path: Path, sign: sig
             stdout=asyncio.subprocess.PIPE,
             cwd=tmp_path,
             env={**os.environ, "PYTHONPATH": str(ROOT), "AMENDS_JOURNAL": str(tmp_path / "amends.db")},
+            preexec_fn=hear_of_interrupts,
         )
         assert gateway.stdin is not None
         assert gateway.stdout is not None

@@ -23,7 +23,7 @@ from amends.core.state.rewinds import is_asked_anew
 from amends.core.state.saga import Saga, Step
 from amends.core.transitions import IncidentStatus, SagaStatus
 from amends.core.words.values import BUILT_IN, SESSION, SagaId, StepId
-from amends.errors import InputError
+from amends.errors import InputError, SessionNotOpenError
 from amends.http.api.operations import At, Operation, get, post
 from amends.http.api.sagas import checked_limit, told
 from amends.http.api.shapes import ANY, SOME_OBJECT, TEXT, TRUTH, WHOLE, many, maybe, page, record
@@ -355,9 +355,10 @@ async def complete_session(
     it waits, for people say, as its `status` says.
     """
     wait_s = checked_wait(wait)
-    if (over := await _is_over(at, session, SagaStatus.COMPLETED)) is not None:
-        return over
-    one, opened = await _held(at, session, holder)
+    asked = await _to_end(at, session, holder, SagaStatus.COMPLETED)
+    if isinstance(asked, dict):
+        return asked
+    one, opened = asked
     kept = received(result)
     return await _ended(at, one, "complete", lambda: opened.complete(kept), wait_s)
 
@@ -368,9 +369,10 @@ async def fail_session(at: At, session: str, *, holder: str, error: dict[str, An
     `error` has the `type` and the `reason`; that of a step is handed on as it came. `wait` and `state` as for complete.
     """
     wait_s = checked_wait(wait)
-    if (over := await _is_over(at, session, SagaStatus.ROLLED_BACK)) is not None:
-        return over
-    one, opened = await _held(at, session, holder)
+    asked = await _to_end(at, session, holder, SagaStatus.ROLLED_BACK)
+    if isinstance(asked, dict):
+        return asked
+    one, opened = asked
     left_by = failure(error)
     if step := getattr(left_by, "step", None):
         _require_step(one, opened, step)
@@ -380,9 +382,10 @@ async def fail_session(at: At, session: str, *, holder: str, error: dict[str, An
 async def cancel_session(at: At, session: str, *, holder: str, why: str = "cancelled", wait: float = 20.0) -> object:
     """Take everything back, and end. Says how it ended. `wait` and `state` as for complete."""
     wait_s = checked_wait(wait)
-    if (over := await _is_over(at, session, SagaStatus.ROLLED_BACK)) is not None:
-        return over
-    one, opened = await _held(at, session, holder)
+    asked = await _to_end(at, session, holder, SagaStatus.ROLLED_BACK)
+    if isinstance(asked, dict):
+        return asked
+    one, opened = asked
     return await _ended(at, one, "cancel", lambda: opened.cancel(why), wait_s)
 
 
@@ -397,6 +400,18 @@ async def detach_session(at: At, session: str, *, holder: str) -> object:
 
 async def _held(at: At, session: str, holder: str) -> tuple[OpenSession, Session]:
     return await at.served.sessions.held(session, holder, at.caller, _SETTLING_S, at.request)
+
+
+async def _to_end(at: At, session: str, holder: str, status: SagaStatus) -> tuple[OpenSession, Session] | Fields:
+    """The session that the caller has end; or how it ended, where it has ended just so, perhaps while this looks."""
+    if (over := await _is_over(at, session, status)) is not None:
+        return over
+    try:
+        return await _held(at, session, holder)
+    except SessionNotOpenError:
+        if (over := await _is_over(at, session, status)) is None:
+            raise
+        return over
 
 
 async def _is_over(at: At, session: str, status: SagaStatus) -> Fields | None:
