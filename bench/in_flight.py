@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import resource
+import re
 import sys
 from pathlib import Path
 
@@ -16,9 +16,17 @@ async def main(path: Path, count: int) -> None:
         handles = [await opened.start(ours.waiting, n) for n in range(count)]
         while len(await opened.list(topic="bench.wait", limit=count)) < count:
             await asyncio.sleep(0.05)
-        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+        print(peak_kb())
         ours.RELEASE[0].set()
         await asyncio.gather(*handles)
+
+
+def peak_kb() -> int:
+    """Of this program alone: what getrusage says begins with the peak of whoever has started it."""
+    found = re.search(r"^VmHWM:\s*(\d+) kB$", Path("/proc/self/status").read_text(encoding="ascii"), re.MULTILINE)
+    if found is None:
+        raise SystemExit("this system does not say how much memory a program has had at most")
+    return int(found[1])
 
 
 if __name__ == "__main__":

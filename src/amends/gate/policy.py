@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import field
+from json.encoder import encode_basestring as quote
 from typing import Final, TypeAlias, TypeVar
 
 from amends.core.events import SagaStarted
@@ -53,12 +54,15 @@ class RateLimit:
 
     def rate(self, rule: str, facts: Facts) -> Rate:
         """The rate that one judgement has to keep. What is missing or secret shares one count: no way around it."""
-        key = ",".join(
-            [rule, *(f"{fact.name}={canonical(as_json((fact.counted or fact.read)(facts)))}" for fact in self.by)]
-        )
+        key = ",".join([rule, *[f"{fact.name}={_spelled((fact.counted or fact.read)(facts))}" for fact in self.by]])
         if len(key) > _LONGEST_KEY:
             key = f"{rule},{digest(key)}"
         return Rate(rule=rule, key=key, most=self.most, per_s=self.per_s)
+
+
+def _spelled(value: object) -> str:
+    """A value as it stands in a rate's key; mostly it is a short text, which needs no look at what it holds."""
+    return quote(value) if type(value) is str and len(value) <= _LONGEST_KEY else canonical(as_json(value))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +110,8 @@ _Place: TypeAlias = tuple[str, str, str, str]
 _Kept: TypeAlias = tuple[int, str, str, str, bool]
 _KEPT_BY: Final = PLACE | ACTOR | OF_ACTION
 _Tests: TypeAlias = tuple[tuple[Read, Match], ...]
-_Candidates: TypeAlias = tuple[tuple[Rule, _Tests], ...]
+_Exemptions: TypeAlias = tuple[_Tests, ...]
+_Candidates: TypeAlias = tuple[tuple[Rule, _Tests, _Exemptions], ...]
 
 
 class Index:
@@ -130,7 +135,7 @@ class Index:
             candidates = self._settle(key, facts)
         matched: list[Rule] = []
         certain = False
-        for rule, tests in candidates:  # a thousand times in one judgement: no calls but what is asked
+        for rule, tests, exemptions in candidates:  # a thousand times in one judgement: no calls but what is asked
             holds: Holds = True
             for read, match in tests:
                 found = match(read(facts))
@@ -138,8 +143,18 @@ class Index:
                     holds = found
                     if found is False:
                         break
-            if holds is not False and rule.unless:
-                holds = exempted(holds, rule.unless, facts)
+            for exemption in exemptions:  # as `exempted` says it
+                if holds is False:
+                    break
+                kept: Holds = True
+                for read, match in exemption:
+                    found = match(read(facts))
+                    if found is not True:
+                        kept = found
+                        if found is False:
+                            break
+                if kept is not False:
+                    holds = None if kept is None else False
             if holds or (holds is None and rule.decision is not Decision.ALLOW):
                 matched.append(rule)
                 certain = certain or holds is True
@@ -153,7 +168,7 @@ class Index:
         candidates = self._by_actor.get(key) or self._settle(key, facts)
         return all(
             not rule.unless and rule.limit is None and all(each.fact in _KEPT_BY for each in rule.when)
-            for rule, _ in candidates
+            for rule, _, _ in candidates
         )
 
     def _settle(self, key: tuple[_Place, str], facts: Facts) -> _Candidates:
@@ -164,7 +179,13 @@ class Index:
                 (rule, of_actor, tests) for rule, of_place, of_actor, tests in self._rules if _open(of_place, facts)
             ]
             here = _remembered(self._by_place, place, tuple(found))
-        left = tuple([(rule, tests) for rule, of_actor, tests in here if not of_actor or _open(of_actor, facts)])
+        left = tuple(
+            [
+                (rule, tests, tuple(map(_asked, rule.unless)))
+                for rule, of_actor, tests in here
+                if not of_actor or _open(of_actor, facts)
+            ]
+        )
         return _remembered(self._by_actor, key, left)
 
 
@@ -174,7 +195,11 @@ def _about(facts: frozenset[str], rule: Rule) -> tuple[Condition, ...]:
 
 def _tests(rule: Rule) -> _Tests:
     """The rule's tests that every judgement asks anew."""
-    return tuple((each.read, each.match) for each in rule.when if each.fact not in PLACE | ACTOR)
+    return _asked(each for each in rule.when if each.fact not in PLACE | ACTOR)
+
+
+def _asked(conditions: Iterable[Condition]) -> _Tests:
+    return tuple((each.read, each.match) for each in conditions)
 
 
 def _open(conditions: tuple[Condition, ...], facts: Facts) -> bool:

@@ -51,6 +51,9 @@ def _plain(pattern: str) -> Matches:
     if not is_glob(pattern[:-1]) and pattern[-1:] == "*":
         prefix = pattern[:-1]
         return lambda text: text.startswith(prefix)
+    if pattern[:1] == "*" and not is_glob(pattern[1:]):
+        suffix = pattern[1:]
+        return lambda text: text.endswith(suffix)
     blocks = [""]
     for piece in _PIECES.split(pattern):
         if piece.startswith("*"):
